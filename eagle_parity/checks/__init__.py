@@ -1,0 +1,1 @@
+"""The checks: one question each, as pure functions from what was read or measured to findings and skips."""

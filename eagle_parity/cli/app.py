@@ -1,0 +1,106 @@
+"""The ``eagle-parity`` program: its subcommands, and what happens to an error.
+
+Subcommand modules import only what their signature needs; the work is imported inside the function, so that
+``check-config`` starts without torch and ``--help`` without anything.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from eagle_parity import __version__
+from eagle_parity.cli import COMMANDS
+from eagle_parity.errors import ParityError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+INTERRUPTED = 130
+"""128 + SIGINT, as shells have it."""
+
+app = typer.Typer(
+    name="eagle-parity",
+    help="Is an EAGLE-3 draft head fed, in production, the hidden states it was trained on?",
+    epilog="Exit status: 0 parity, 1 a finding at or above --fail-on, 2 wrong usage or unreadable input, 3 inconclusive.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+
+def _print_version(value: bool) -> None:
+    if value:
+        sys.stdout.write(f"eagle-parity {__version__}\n")
+        raise typer.Exit
+
+
+@app.callback()
+def root(
+    context: typer.Context,
+    version: Annotated[  # noqa: ARG001  handled by its callback
+        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version and exit.")
+    ] = False,
+    debug: Annotated[  # noqa: ARG001  taken out of the arguments by run()
+        bool, typer.Option("--debug", help="Show a traceback instead of one line; works anywhere in the call.")
+    ] = False,
+    defaults: Annotated[
+        str | None,
+        typer.Option(
+            metavar="FILE",
+            help="YAML with option values by subcommand, e.g. 'check-config: {engine: [sglang@0.5.23]}'. For CI.",
+        ),
+    ] = None,
+) -> None:
+    """Take the options that come before a subcommand."""
+    if defaults is not None:
+        from eagle_parity.cli.defaults import read_defaults
+
+        context.default_map = read_defaults(defaults)
+
+
+for _name, _command in COMMANDS.items():
+    app.command(_name, no_args_is_help=False)(_command)
+
+
+def run(arguments: Sequence[str]) -> int:
+    """Runs one call and returns its exit status; prints an error as one line on stderr."""
+    debug = "--debug" in arguments or bool(os.environ.get("EAGLE_PARITY_DEBUG"))
+    arguments = [argument for argument in arguments if argument != "--debug"]
+    try:
+        status = app(args=list(arguments), prog_name="eagle-parity", standalone_mode=False)
+    except ParityError as error:
+        if debug:
+            raise
+        return _fail(str(error))
+    except typer.Abort:
+        return INTERRUPTED
+    except KeyboardInterrupt:
+        return INTERRUPTED
+    except BrokenPipeError:
+        # Whoever read stdout has seen enough; the interpreter must not try to flush it again.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    except Exception as error:  # noqa: BLE001  the last stop: a bug is told in one line
+        if debug:
+            raise
+        show = getattr(error, "show", None)
+        if callable(show):  # click's own usage errors know how to print themselves
+            show()
+            return 2
+        return _fail(f"internal error, please report it: {type(error).__name__}: {error} (--debug shows where)")
+    return status if isinstance(status, int) else 0
+
+
+def _fail(message: str) -> int:
+    sys.stderr.write(f"eagle-parity: error: {' '.join(message.split())}\n")
+    return 2
+
+
+def main() -> None:
+    """The console script."""
+    sys.exit(run(sys.argv[1:]))

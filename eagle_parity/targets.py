@@ -1,0 +1,87 @@
+"""The target: the model whose hidden states are captured."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from eagle_parity.config_files import ConfigFile, integer, read_config, strings
+from eagle_parity.errors import InputError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """What a target's config.json says.
+
+    Attributes:
+        path: as it was given.
+        folder: where its weights are, if a folder was given or found.
+        architectures: the top-level ``architectures``; engines choose the target class by the first they know.
+        text_architectures: those of a nested ``text_config``.
+        model_type: the top-level one, or "".
+        num_layers: N, decoder layers.
+        hidden_size: H.
+        vocab_size: None where the config has none.
+        config: the text part of the config, as read.
+    """
+
+    path: str
+    folder: Path | None
+    architectures: tuple[str, ...]
+    text_architectures: tuple[str, ...]
+    model_type: str
+    num_layers: int
+    hidden_size: int
+    vocab_size: int | None
+    config: Mapping[str, Any]
+
+
+def read_target(source: str) -> Target:
+    """Reads a target from a folder, a config.json, a bare JSON file of any name, or a Hub id.
+
+    Raises:
+        InputError: there is no config, or it is not a target's: no layers, no hidden size.
+    """
+    return target_from_config(read_config(source, what="a target model's config.json"))
+
+
+def target_from_config(file: ConfigFile) -> Target:
+    """A target from a config that has been read.
+
+    Multimodal configs keep the decoder under ``text_config`` (or ``llm_config``, ``language_config``); the top level
+    still names the class that an engine loads.
+    """
+    config = file.config
+    text: Mapping[str, Any] = config
+    for key in ("text_config", "llm_config", "language_config"):
+        nested = config.get(key)
+        if isinstance(nested, dict):
+            text = nested
+            break
+    num_layers = integer(text, "num_hidden_layers", "n_layer", "num_layers")
+    hidden_size = integer(text, "hidden_size", "n_embd", "d_model")
+    if not num_layers or num_layers < 1 or not hidden_size or hidden_size < 1:
+        raise InputError(
+            file.path,
+            "no num_hidden_layers or no hidden_size in it",
+            expected="a target model's config.json",
+            remedy="pass the target's folder or config.json with --target",
+        )
+    vocab_size = integer(text, "vocab_size")
+    if vocab_size is None:
+        vocab_size = integer(config, "vocab_size")
+    return Target(
+        path=file.source,
+        folder=file.folder,
+        architectures=strings(config.get("architectures")),
+        text_architectures=strings(text.get("architectures")) if text is not config else (),
+        model_type=str(config.get("model_type") or ""),
+        num_layers=num_layers,
+        hidden_size=hidden_size,
+        vocab_size=vocab_size,
+        config=text,
+    )
