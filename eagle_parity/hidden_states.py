@@ -32,11 +32,19 @@ class Rows(Protocol):
     """
 
     @property
-    def tokens(self) -> int: ...
+    def tokens(self) -> int:
+        """T."""
+        ...
+
     @property
-    def hidden_size(self) -> int: ...
+    def hidden_size(self) -> int:
+        """H."""
+        ...
+
     @property
-    def dtype(self) -> str: ...
+    def dtype(self) -> str:
+        """The stored dtype's name."""
+        ...
 
     def read(self, start: int, stop: int) -> torch.Tensor:
         """Rows ``start`` to ``stop`` as ``[stop - start, H]``, in the stored dtype; 0 <= start <= stop <= T."""

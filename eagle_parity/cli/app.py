@@ -25,7 +25,7 @@ INTERRUPTED = 130
 app = typer.Typer(
     name="eagle-parity",
     help="Is an EAGLE-3 draft head fed, in production, the hidden states it was trained on?",
-    epilog="Exit status: 0 parity, 1 a finding at or above --fail-on, 2 wrong usage or unreadable input, 3 inconclusive.",
+    epilog="Exit status: 0 parity, 1 a finding at or above --fail-on, 2 wrong usage or no input, 3 inconclusive.",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
@@ -85,7 +85,7 @@ def run(arguments: Sequence[str]) -> int:
         # Whoever read stdout has seen enough; the interpreter must not try to flush it again.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
-    except Exception as error:  # noqa: BLE001  the last stop: a bug is told in one line
+    except Exception as error:  # the last stop: a bug is told in one line
         if debug:
             raise
         show = getattr(error, "show", None)
