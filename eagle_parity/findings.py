@@ -131,8 +131,8 @@ LAYER_IDS_DEFAULTED = _warning(
     "EP102",
     "layer-ids-defaulted",
     "No id list was found and the engine takes its default",
-    "Without a list an engine guesses three layers, usually 2, n//2 and n-3, and logs nothing. A head trained on others "
-    "is fed the wrong states.",
+    "Without a list an engine guesses three layers, usually 2, n//2 and n-3, and logs nothing. A head trained on"
+    " is fed the wrong states.",
     "Write the id list into the draft config, under the key that the engine reads.",
 )
 LAYER_IDS_IGNORED = _error(
@@ -171,8 +171,8 @@ ENGINE_FAILURE = _error(
     "EP107",
     "engine-failure",
     "The engine refuses to load or dies at a request",
-    "What the engine asks for is not what its forward delivers. Some engines notice at load, most at the first request, "
-    "with a shape error that names no layer.",
+    "What the engine asks for is not what its forward delivers. Some engines notice at load, most at the first request,"
+    " with a shape error that names no layer.",
     "Write an id list that the engine can deliver: `eagle-parity ids`.",
 )
 KNOWN_ENGINE_DEFECT = _warning(
