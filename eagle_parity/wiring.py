@@ -73,6 +73,19 @@ def describe_boundary(boundary: BoundaryEntry, num_layers: int | None = None) ->
     return f"boundary {boundary} ({words})"
 
 
+def brief_boundary(boundary: BoundaryEntry) -> str:
+    """A boundary for a table cell: ``31 (layer 30 out)``, ``0 (embedding)``."""
+    if boundary is None:
+        return "?"
+    if boundary == POST_NORM:
+        return "post_norm"
+    if boundary == EMBEDDING:
+        return "0 (embedding)"
+    if boundary < 0:
+        return f"{boundary} (no boundary)"
+    return f"{boundary} (layer {boundary - 1} out)"
+
+
 def parse_boundaries(text: str, *, option: str = "--boundaries") -> tuple[Boundary, ...]:
     """Boundaries from a command line: ``3,31,59``, ``0-30``, ``3,16,28,post_norm``.
 
