@@ -67,7 +67,7 @@ class Input(msgspec.Struct, frozen=True, kw_only=True):
     """One thing that was read.
 
     Attributes:
-        role: draft, target, trained, live, reference, noise or result.
+        role: draft, target, trained, live, reference, noise, tokens or result.
         path: as it was given.
         format: what it turned out to be.
         sequences, tokens, slots, hidden_size: None where the kind of input has none.

@@ -12,6 +12,7 @@ from __future__ import annotations
 import time
 from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
@@ -217,6 +218,12 @@ def capture_transformers(
     """
     started = time.perf_counter()
     check_output(output, overwrite=overwrite)
+    # The first sequence is drawn before the target is loaded and before a former capture goes: an unreadable source
+    # must cost neither.
+    remaining = iter(sequences)
+    first = next(remaining, None)
+    if first is None:
+        raise InputError(output, "nothing to capture", expected="at least one token sequence")
     num_layers = _read_local_target(target_dir).num_layers
     if boundaries is None:
         boundaries = range(num_layers + 1)
@@ -247,7 +254,7 @@ def capture_transformers(
     )
     skipped: list[SkippedSequence] = []
     with writer:
-        for sequence in sequences:
+        for sequence in chain((first,), remaining):
             if isinstance(sequence, SkippedSequence):
                 skipped.append(sequence)
                 continue

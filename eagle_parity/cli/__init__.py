@@ -1,13 +1,30 @@
 """The command line: one thin file a subcommand, over a library that does the work.
 
-``COMMANDS`` lists them in the order of ``--help``: adding one is one file and one line.
+``COMMANDS`` lists them in the order of ``--help``, ``GROUPS`` those that have subcommands of their own: adding one is
+one file and one line.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
+
+from eagle_parity.cli.capture import capture_transformers
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
 COMMANDS: dict[str, Callable[..., object]] = {}
+
+
+class Group(NamedTuple):
+    """A command with subcommands: its help line, and the subcommands by name."""
+
+    help: str
+    commands: dict[str, Callable[..., object]]
+
+
+GROUPS: dict[str, Group] = {
+    "capture": Group(
+        "Record hidden states: a reference forward with transformers.", {"transformers": capture_transformers}
+    ),
+}

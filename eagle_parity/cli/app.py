@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from eagle_parity import __version__
-from eagle_parity.cli import COMMANDS
+from eagle_parity.cli import COMMANDS, GROUPS
 from eagle_parity.errors import ParityError
 
 if TYPE_CHECKING:
@@ -65,6 +65,13 @@ def root(
 
 for _name, _command in COMMANDS.items():
     app.command(_name, no_args_is_help=False)(_command)
+for _name, _group in GROUPS.items():
+    _subcommands = typer.Typer(no_args_is_help=True)
+    for _subname, _command in _group.commands.items():
+        _subcommands.command(_subname, no_args_is_help=False)(_command)
+    # A group of one would otherwise be merged into its only subcommand.
+    _subcommands.callback()(lambda: None)
+    app.add_typer(_subcommands, name=_name, help=_group.help)
 
 
 def run(arguments: Sequence[str]) -> int:
