@@ -9,11 +9,18 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from eagle_parity.cli.capture import capture_transformers
+from eagle_parity.cli.checks import checks
+from eagle_parity.cli.explain import explain
+from eagle_parity.cli.report import report
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-COMMANDS: dict[str, Callable[..., object]] = {}
+COMMANDS: dict[str, Callable[..., object]] = {
+    "report": report,
+    "checks": checks,
+    "explain": explain,
+}
 
 
 class Group(NamedTuple):

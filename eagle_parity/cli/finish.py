@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 import shutil
 import sys
@@ -34,9 +35,12 @@ def finish(
         color=color is Color.ALWAYS or (color is Color.AUTO and to_terminal and not os.environ.get("NO_COLOR")),
         width=shutil.get_terminal_size((DEFAULT_WIDTH, 24)).columns,
         quiet=quiet,
+        unicode=output is not None or "utf" in (sys.stdout.encoding or "").lower(),
     )
     text = render(result, format.value, style)
     if output is None:
+        if isinstance(sys.stdout, io.TextIOWrapper):
+            sys.stdout.reconfigure(errors="backslashreplace")  # a Latin-1 stdout must not turn a result into a crash
         sys.stdout.write(text)
         sys.stdout.flush()
     else:

@@ -20,11 +20,13 @@ class Style:
         color: whether to write ANSI colours.
         width: columns.
         quiet: only verdict and findings.
+        unicode: whether the reader can show more than ASCII.
     """
 
     color: bool = False
     width: int = 100
     quiet: bool = False
+    unicode: bool = True
 
 
 def render(result: Result, format: str, style: Style) -> str:  # noqa: A002  the option's name

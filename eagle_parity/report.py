@@ -1,0 +1,259 @@
+"""Results of several runs as one: findings told once, wirings side by side, one verdict."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, TypeVar
+
+import msgspec
+
+from eagle_parity.errors import InputError, UsageError
+from eagle_parity.findings import UNREADABLE_SHARD, Finding
+from eagle_parity.results import (
+    FailOn,
+    Input,
+    LastStates,
+    Result,
+    ServedWiring,
+    Skip,
+    Verdict,
+    WiringSummary,
+    conclude,
+    decode_result,
+)
+from eagle_parity.wiring import format_boundaries
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from eagle_parity.wiring import BoundaryEntry
+
+COMMAND = "report"
+
+MAX_RESULT_BYTES = 256 * 1024 * 1024
+"""The largest result there is reason for: a scan of a million shards with a finding each."""
+
+EXPECTED = "results that eagle-parity wrote with --format json"
+
+JUDGED = "diff-captures"
+"""The command whose results hold the numbers that thresholds apply to."""
+
+Value = TypeVar("Value")
+
+
+@dataclass(frozen=True, slots=True)
+class SavedResult:
+    """A result and the file that it was read from."""
+
+    path: str
+    result: Result
+
+
+def read_results(sources: Sequence[str]) -> tuple[list[SavedResult], list[InputError]]:
+    """Reads result files, and all ``*.json`` below folders in order of their names.
+
+    Returns:
+        The results, and what can't be read.
+
+    Raises:
+        InputError: nothing at all can be read.
+    """
+    saved: list[SavedResult] = []
+    errors: list[InputError] = []
+    for path in _files(sources, errors):
+        try:
+            saved.append(SavedResult(str(path), _read(path)))
+        except InputError as error:
+            errors.append(error)
+    if saved:
+        return saved, errors
+    if len(errors) == 1:
+        raise errors[0]
+    found = f"{len(errors)} files, none of them readable; the first: {errors[0].found}" if errors else "no result in it"
+    raise InputError(" ".join(sources), found, expected=EXPECTED)
+
+
+def _files(sources: Sequence[str], errors: list[InputError]) -> Iterator[Path]:
+    seen: set[Path] = set()
+    for source in sources:
+        path = Path(source)
+        found = sorted(path.rglob("*.json")) if path.is_dir() else [path]
+        if not found:
+            errors.append(InputError(source, "no *.json in this folder", expected=EXPECTED))
+        for file in found:
+            if file.resolve() not in seen:
+                seen.add(file.resolve())
+                yield file
+
+
+def _read(path: Path) -> Result:
+    try:
+        size = path.stat().st_size
+        if size > MAX_RESULT_BYTES:
+            raise InputError(path, f"{size:,} bytes", expected=f"a result of at most {MAX_RESULT_BYTES:,} bytes")
+        data = path.read_bytes()
+    except OSError as error:
+        raise InputError(path, error.strerror or str(error), expected=EXPECTED) from error
+    if not data.strip():
+        raise InputError(path, "the file is empty", expected=EXPECTED)
+    return decode_result(data, path=path)
+
+
+def merge_results(
+    saved: Sequence[SavedResult],
+    *,
+    errors: Sequence[InputError] = (),
+    fail_on: FailOn = FailOn.ERROR,
+    extra_skips: Sequence[Skip] = (),
+) -> Result:
+    """One result over several.
+
+    The verdict is drawn anew from the findings and skips of all, at this call's ``fail_on``. A result that was
+    inconclusive keeps the whole from passing. Equal findings and skips are told once; ``results`` holds each as it was,
+    in the order of ``inputs``.
+
+    Args:
+        saved: what was read; at least one.
+        errors: files that couldn't be: a finding each.
+        fail_on: the severity from which a finding fails the run.
+        extra_skips: what else is to be told.
+    """
+    outcomes: list[Finding | Skip] = [
+        UNREADABLE_SHARD.finding(str(error), remedy=error.remedy or "Write the result again, or leave the file out.")
+        for error in errors
+    ]
+    for part in saved:
+        outcomes.extend(part.result.findings)
+        outcomes.extend(part.result.skipped)
+    outcomes.extend(extra_skips)
+    wiring, contradictions = merge_wirings(saved)
+    outcomes.extend(contradictions)
+    merged = conclude(
+        COMMAND,
+        outcomes=_once(outcomes),
+        judged=all(part.result.verdict is not Verdict.INCONCLUSIVE for part in saved),
+        fail_on=fail_on,
+        inputs=[Input(role="result", path=part.path, format=part.result.command) for part in saved],
+        wiring=wiring,
+    )
+    return msgspec.structs.replace(merged, results=[part.result for part in saved])
+
+
+def _once(outcomes: Sequence[Finding | Skip]) -> Iterator[Finding | Skip]:
+    seen: set[bytes] = set()
+    for outcome in outcomes:
+        # Evidence holds lists and objects, which have no hash of their own.
+        key = type(outcome).__name__.encode() + msgspec.json.encode(outcome, order="deterministic")
+        if key not in seen:
+            seen.add(key)
+            yield outcome
+
+
+class _Contradiction(Exception):  # noqa: N818  control flow inside this module, no error for a user
+    """Two results state different things; the message says which and where."""
+
+
+def merge_wirings(saved: Sequence[SavedResult]) -> tuple[WiringSummary, list[Skip]]:
+    """The wirings of all results in one summary, as far as none contradicts another.
+
+    Boundaries that one result knows and another doesn't complete each other. Results that contradict each other are of
+    different drafts, targets or moments: putting them side by side would mislead, so that nothing is merged and the
+    contradiction is told.
+    """
+    wirings = [(part.path, part.result.wiring) for part in saved]
+    try:
+        summary = WiringSummary(
+            num_layers=_agree("number of layers", [(p, w.num_layers) for p, w in wirings], _same),
+            trained=_agree("trained wiring", [(p, w.trained) for p, w in wirings], _completed),
+            live=_agree("live wiring", [(p, w.live) for p, w in wirings], _completed),
+            last_state=LastStates(
+                trained=_agree("trained last state", [(p, w.last_state.trained) for p, w in wirings], _same),
+                live=_agree("live last state", [(p, w.last_state.live) for p, w in wirings], _same),
+            ),
+            served=_merge_served(wirings),
+        )
+    except _Contradiction as contradiction:
+        reason = f"the results differ in the {contradiction}"
+        return WiringSummary(), [Skip(check="wirings in one table", reason=reason)]
+    return summary, []
+
+
+def _agree(
+    what: str, values: Sequence[tuple[str, Value | None]], merge: Callable[[Value, Value], Value | None]
+) -> Value | None:
+    """The value on which all that state one agree."""
+    agreed: Value | None = None
+    origin = ""
+    for path, value in values:
+        if value is None:
+            continue
+        if agreed is None:
+            agreed, origin = value, path
+            continue
+        merged = merge(agreed, value)
+        if merged is None:
+            raise _Contradiction(f"{what}: {_told(agreed)} in {origin}, {_told(value)} in {path}")
+        agreed = merged
+    return agreed
+
+
+def _told(value: object) -> str:
+    return format_boundaries(value) if isinstance(value, list) else str(value)
+
+
+def _same(first: Value, second: Value) -> Value | None:
+    return first if first == second else None
+
+
+def _completed(first: list[BoundaryEntry], second: list[BoundaryEntry]) -> list[BoundaryEntry] | None:
+    if len(first) != len(second) or any(
+        a is not None and b is not None and a != b for a, b in zip(first, second, strict=True)
+    ):
+        return None
+    return [b if a is None else a for a, b in zip(first, second, strict=True)]
+
+
+def _merge_served(wirings: Sequence[tuple[str, WiringSummary]]) -> list[ServedWiring]:
+    merged: dict[tuple[str, tuple[tuple[str, str], ...]], tuple[str, ServedWiring]] = {}
+    for path, wiring in wirings:
+        for served in wiring.served:
+            key = (served.engine, tuple(sorted(served.options.items())))
+            origin, known = merged.setdefault(key, (path, served))
+            if (known.boundaries, known.outcome) != (served.boundaries, served.outcome):
+                raise _Contradiction(
+                    f"wiring that {served.engine} serves: "
+                    f"{_told(known.boundaries)} ({known.outcome.value}) in {origin}, "
+                    f"{_told(served.boundaries)} ({served.outcome.value}) in {path}"
+                )
+    return [served for _, served in merged.values()]
+
+
+def judge_again(saved: Sequence[SavedResult], assignments: Sequence[str]) -> tuple[list[SavedResult], list[Skip]]:
+    """The results with their measurements judged by other thresholds.
+
+    Args:
+        saved: what was read.
+        assignments: ``NAME=VALUE`` pairs; see ``comparison.thresholds`` for the names.
+
+    Returns:
+        The results, and a skip for each that holds nothing that a threshold applies to: its verdict stands as it was.
+
+    Raises:
+        UsageError: none of them does, or an assignment is none.
+        InputError: a result's measurements aren't as the comparison wrote them.
+    """
+    from eagle_parity.comparison.judge import rejudge
+
+    judged: list[SavedResult] = []
+    skips: list[Skip] = []
+    for part in saved:
+        if part.result.command == JUDGED and part.result.measurements:
+            judged.append(SavedResult(part.path, rejudge(part.result, assignments)))
+            continue
+        judged.append(part)
+        reason = f"{part.path} is of {part.result.command} and holds no measurements; its verdict stands"
+        skips.append(Skip(check="other thresholds", reason=reason))
+    if len(skips) == len(saved):
+        raise UsageError(f"--threshold: no result of {JUDGED} with measurements among {len(saved)}, nothing to judge")
+    return judged, skips
