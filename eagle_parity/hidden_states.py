@@ -139,7 +139,8 @@ class HiddenStates:
         layout: what the reader recognised.
         names: the sequences, in natural order (``data_2`` before ``data_10``). Listing them reads no tensor.
         opener: opens one sequence by name, or says why it can't be read. It never raises for a bad file.
-        unreadable: files that were found not to belong or to be broken while listing.
+        unreadable: files that were found not to belong or to be broken while listing; ``names`` doesn't have them.
+        counter: the tokens of one sequence, from its header alone; None where only opening tells.
     """
 
     path: Path
@@ -147,10 +148,20 @@ class HiddenStates:
     names: Sequence[str]
     opener: Callable[[str], StateSequence | Unreadable]
     unreadable: tuple[Unreadable, ...] = ()
+    counter: Callable[[str], int | Unreadable] | None = None
 
     def open(self, name: str) -> StateSequence | Unreadable:
         """One sequence; close to free until its rows are read."""
         return self.opener(name)
+
+    def count_tokens(self, name: str) -> int | Unreadable:
+        """The token ids that one sequence has, its rows where it has none; needs no torch where there is a counter."""
+        if self.counter is not None:
+            return self.counter(name)
+        sequence = self.open(name)
+        if isinstance(sequence, Unreadable):
+            return sequence
+        return sequence.rows if sequence.token_ids is None else int(sequence.token_ids.shape[0])
 
     def __iter__(self) -> Iterator[StateSequence | Unreadable]:
         return (self.open(name) for name in self.names)

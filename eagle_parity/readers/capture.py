@@ -1,0 +1,100 @@
+"""The tool's own captures, whole or interrupted. ``eagle_parity.capture.format`` says what is in them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from eagle_parity.capture.format import LAST_STATE, LOSS_MASK, MANIFEST_NAME, TOKEN_IDS, Manifest, slot_key
+from eagle_parity.hidden_states import LastStateRule, Layout
+from eagle_parity.readers.containers.stored_tensor import StoredTensor, UnreadableFileError
+from eagle_parity.readers.reader import (
+    LAYERS_NOT_RECORDED,
+    Reader,
+    Recognised,
+    all_alike,
+    check_slot_count,
+    is_state,
+    mask_vector,
+    token_vector,
+)
+
+if TYPE_CHECKING:
+    from eagle_parity.readers.companions import Companions
+    from eagle_parity.readers.containers.tensor_table import TensorTable
+
+_RANK = 2
+
+
+def _recognise(table: TensorTable, companions: Companions) -> Recognised | None:
+    token_ids = table.tensors.get(TOKEN_IDS)
+    slots = _slots(table)
+    if token_ids is None or not slots:
+        return None
+    last_state = table.tensors.get(LAST_STATE)
+    states = slots if last_state is None else (*slots, last_state)
+    if not all(is_state(state, _RANK) for state in states) or not all_alike(states):
+        told = ", ".join(str(state) for state in states[:4])
+        raise UnreadableFileError(f"its states are {told}; expected floats [T, H] of one width and dtype")
+    check_slot_count(len(slots))
+    manifest = companions.manifest
+    if manifest is not None and len(manifest.slots) != len(slots):
+        raise UnreadableFileError(f"{len(slots)} slots, where {MANIFEST_NAME} states {len(manifest.slots)}")
+    return Recognised(
+        layout=_layout(slots, has_last=last_state is not None, manifest=manifest),
+        token_ids=token_vector(token_ids, TOKEN_IDS),
+        slots=slots,
+        last_state=last_state,
+        loss_mask=mask_vector(table) if LOSS_MASK in table.tensors else None,
+    )
+
+
+def _slots(table: TensorTable) -> tuple[StoredTensor, ...]:
+    slots: list[StoredTensor] = []
+    while (slot := table.tensors.get(slot_key(len(slots)))) is not None:
+        slots.append(slot)
+    return tuple(slots)
+
+
+def _layout(slots: tuple[StoredTensor, ...], *, has_last: bool, manifest: Manifest | None) -> Layout:
+    hidden_size = slots[0].shape[1]
+    states = f"{len(slots)} slots [T, {hidden_size}]" + (" and a last state" if has_last else "")
+    last_state = LastStateRule.STORED if has_last else LastStateRule.ABSENT
+    if manifest is None:
+        return Layout(
+            format="capture",
+            description=f"files of an interrupted capture without {MANIFEST_NAME}: {states}",
+            slots=len(slots),
+            hidden_size=hidden_size,
+            dtype=slots[0].dtype,
+            last_state=last_state,
+            unknown=(LAYERS_NOT_RECORDED, "what the capture would have held: record it again"),
+            facts={"complete": False},
+        )
+    wiring = manifest.wiring
+    return Layout(
+        format="capture",
+        description=f"a capture by {manifest.producer.engine}{'' if manifest.complete else ', interrupted'}: {states}",
+        slots=len(slots),
+        hidden_size=hidden_size,
+        dtype=slots[0].dtype,
+        last_state=last_state,
+        last_state_boundary=wiring.last_state if has_last else None,
+        declared=wiring,
+        declared_by=f"{MANIFEST_NAME}: slots",
+        unknown=() if wiring.known else (LAYERS_NOT_RECORDED,),
+        facts=_facts(manifest),
+    )
+
+
+def _facts(manifest: Manifest) -> dict[str, Any]:
+    return {
+        "complete": manifest.complete,
+        "engine": manifest.producer.engine,
+        "computed_in": manifest.producer.dtype,
+        "options": dict(manifest.producer.options),
+        "target": manifest.target.name,
+        "num_layers": manifest.target.num_layers,
+    }
+
+
+CAPTURE = Reader("capture", "eagle-parity capture", _recognise)

@@ -1,0 +1,66 @@
+"""What lies beside shards and tells about them: data_config.json, an arrow dataset's description, a manifest."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from eagle_parity.capture.format import Manifest, is_capture, read_manifest
+from eagle_parity.config_files import read_json_object
+from eagle_parity.errors import InputError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
+DATA_CONFIG = "data_config.json"
+DATASET_INFO = "dataset_info.json"
+
+
+@dataclass(frozen=True, slots=True)
+class Companions:
+    """What was found in a file's folder or in the one above it.
+
+    Attributes:
+        data_config: speculators 0.3 and 0.4 write it once for a directory; empty where there is none.
+        prepared_dataset: whether the arrow dataset of speculators' ``prepare-data`` (0.5 and newer) is there.
+        manifest: of the capture that the file belongs to.
+    """
+
+    data_config: Mapping[str, Any]
+    prepared_dataset: bool
+    manifest: Manifest | None
+
+
+def find_companions(folder: Path) -> Companions:
+    """Looks for the few names that matter: the folder may hold a million others.
+
+    A companion that can't be read tells nothing, which is what its absence tells; the shards are readable without it.
+    A capture's manifest that can't be is an error: its files are nothing without it.
+
+    Raises:
+        InputError: the manifest is damaged or of another version.
+    """
+    folders = (folder, folder.resolve().parent)
+    return Companions(
+        data_config=next((config for f in folders if (config := _data_config(f))), {}),
+        prepared_dataset=any(_is_prepared_dataset(f) for f in folders),
+        manifest=read_manifest(folder) if is_capture(folder) else None,
+    )
+
+
+def _data_config(folder: Path) -> Mapping[str, Any]:
+    config = _json(folder / DATA_CONFIG)
+    return config if isinstance(config.get("hidden_states"), dict) else {}
+
+
+def _is_prepared_dataset(folder: Path) -> bool:
+    features = _json(folder / DATASET_INFO).get("features")
+    return isinstance(features, dict) and {"input_ids", "loss_mask"} <= features.keys()
+
+
+def _json(path: Path) -> Mapping[str, Any]:
+    try:
+        return read_json_object(path, what="a companion of shards") if path.is_file() else {}
+    except (InputError, OSError):
+        return {}

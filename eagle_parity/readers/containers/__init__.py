@@ -1,0 +1,64 @@
+"""The containers in which tensors are stored: safetensors and ``torch.save``. A file in, its table of tensors out.
+
+What a file is, its first bytes decide, not its name.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, BinaryIO
+
+from eagle_parity.readers.containers.gzip_file import GZIP_MAGIC, GzipFile, inflated, stamp_of
+from eagle_parity.readers.containers.safetensors_file import looks_like_safetensors, read_safetensors_table
+from eagle_parity.readers.containers.stored_tensor import PlainFile, Source, UnreadableFileError
+from eagle_parity.readers.containers.tensor_table import TensorTable
+from eagle_parity.readers.containers.torch_file import (
+    looks_like_pickle,
+    looks_like_torch_zip,
+    read_legacy_table,
+    read_zip_table,
+)
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+_HEAD_BYTES = 16
+
+__all__ = ["TensorTable", "UnreadableFileError", "read_table"]
+
+
+def read_table(path: Path) -> TensorTable:
+    """The tensors of a file from its header: no number is read, nothing is executed, no torch is needed.
+
+    Raises:
+        UnreadableFileError: it can't be opened, is truncated, corrupt or unsafe, or is no container of tensors.
+    """
+    try:
+        if not path.is_file():
+            raise UnreadableFileError("no regular file" if path.exists() else "no such file")
+        with path.open("rb") as file:
+            head = file.read(_HEAD_BYTES)
+            if head.startswith(GZIP_MAGIC):
+                stamp = stamp_of(path)
+                content = inflated(path, stamp)
+                size = os.fstat(content.fileno()).st_size
+                content.seek(0)
+                head = content.read(_HEAD_BYTES)
+                # A duplicate, so that closing it leaves the cached one open.
+                with os.fdopen(os.dup(content.fileno()), "rb") as copy:
+                    return _read(copy, GzipFile(path, stamp, size), head)
+            return _read(file, PlainFile(path, os.fstat(file.fileno()).st_size), head)
+    except OSError as error:
+        raise UnreadableFileError(f"can't be opened ({error.strerror or error})") from error
+
+
+def _read(file: BinaryIO, source: Source, head: bytes) -> TensorTable:
+    if source.size == 0:
+        raise UnreadableFileError("an empty file")
+    if looks_like_torch_zip(head):
+        return read_zip_table(file, source)
+    if looks_like_pickle(head):
+        return read_legacy_table(file, source)
+    if looks_like_safetensors(head):
+        return read_safetensors_table(file, source)
+    raise UnreadableFileError("neither safetensors nor a file of torch.save")

@@ -1,0 +1,87 @@
+"""A gzip around a file, as SpecForge's ``--compress`` writes (``scripts/prepare_hidden_states.py``, 0.2.0).
+
+Gzip can't be read from the middle, so the whole file is inflated into an unnamed temporary file; the last few stay.
+"""
+
+from __future__ import annotations
+
+import gzip
+import tempfile
+import zlib
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import IO, TYPE_CHECKING
+
+from eagle_parity.errors import InputError
+from eagle_parity.readers.containers.stored_tensor import UnreadableFileError, map_bytes
+
+if TYPE_CHECKING:
+    import mmap
+    from pathlib import Path
+
+GZIP_MAGIC = b"\x1f\x8b"
+
+MAX_RATIO = 16
+"""Gzip takes a quarter off hidden states. A file that inflates a thousandfold, as gzip can, is an attack."""
+
+MIN_LIMIT_BYTES = 1024 * 1024
+"""Tiny files may inflate by more: their padding is long against their numbers."""
+
+_BLOCK_BYTES = 1024 * 1024
+_KEPT = 2
+"""Inflated files that are kept: the two sides of a comparison."""
+
+
+@dataclass(frozen=True, slots=True)
+class GzipFile:
+    """The inflated bytes of a file; inflated again when they are asked for after others.
+
+    Attributes:
+        path: the compressed file.
+        stamp: its size and time when it was first read.
+        size: of the inflated bytes.
+    """
+
+    path: Path
+    stamp: tuple[int, int]
+    size: int
+
+    def map(self, start: int, stop: int) -> tuple[mmap.mmap, int]:
+        """See ``Source``."""
+        try:
+            return map_bytes(inflated(self.path, self.stamp).fileno(), start, stop, subject=self.path)
+        except (UnreadableFileError, OSError) as error:
+            raise InputError(self.path, f"can't be read any more ({error})") from error
+
+
+def stamp_of(path: Path) -> tuple[int, int]:
+    """What changes when a file is written again."""
+    status = path.stat()
+    return status.st_size, status.st_mtime_ns
+
+
+@lru_cache(maxsize=_KEPT)
+def inflated(path: Path, stamp: tuple[int, int]) -> IO[bytes]:
+    """The inflated bytes in an unnamed temporary file.
+
+    Raises:
+        UnreadableFileError: damaged, or it inflates beyond any shard.
+    """
+    limit = max(MIN_LIMIT_BYTES, MAX_RATIO * stamp[0])
+    target = tempfile.TemporaryFile()  # noqa: SIM115  the cache owns it
+    try:
+        _inflate(path, target, limit)
+    except (OSError, EOFError, zlib.error) as error:
+        raise UnreadableFileError(f"truncated or damaged gzip ({error})") from error
+    target.flush()
+    return target
+
+
+def _inflate(path: Path, target: IO[bytes], limit: int) -> None:
+    written = 0
+    with gzip.open(path, "rb") as source:
+        while block := source.read(_BLOCK_BYTES):
+            written += len(block)
+            if written > limit:
+                raise UnreadableFileError(f"gzip that inflates to more than {limit:,} bytes; gunzip it yourself")
+            target.write(block)

@@ -1,0 +1,242 @@
+"""A tensor in a file: where its numbers lie, and how a block of them is read.
+
+Shapes and offsets come from headers that strangers wrote. Whoever makes a ``StoredTensor`` has checked that it lies
+inside its file; nothing here allocates more than the rows that were asked for.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import mmap
+import os
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Protocol
+
+from eagle_parity.errors import InputError, MissingExtraError
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    import torch
+
+ITEM_BYTES: dict[str, int] = {
+    "bool": 1,
+    "uint8": 1,
+    "int8": 1,
+    "float8_e4m3fn": 1,
+    "float8_e5m2": 1,
+    "int16": 2,
+    "uint16": 2,
+    "float16": 2,
+    "bfloat16": 2,
+    "int32": 4,
+    "uint32": 4,
+    "float32": 4,
+    "int64": 8,
+    "uint64": 8,
+    "float64": 8,
+    "complex64": 8,
+    "complex128": 16,
+}
+"""Bytes of one number, by the name that torch gives the dtype."""
+
+STATE_DTYPES = frozenset({"bfloat16", "float16", "float32", "float64"})
+"""What hidden states are stored in. Float8 needs a scale beside it, which the layout would have to know."""
+
+INTEGER_DTYPES = frozenset({"uint8", "int8", "int16", "int32", "int64"})
+
+MAX_RANK = 64
+"""More dimensions than torch itself allows are no tensor."""
+
+
+class UnreadableFileError(Exception):
+    """A file is truncated, corrupt, unsafe or of an unknown layout; the message is one line."""
+
+
+class Source(Protocol):
+    """The bytes in which stored tensors lie."""
+
+    @property
+    def size(self) -> int:
+        """In bytes, when the header was read."""
+        ...
+
+    def map(self, start: int, stop: int) -> tuple[mmap.mmap, int]:
+        """A private map that covers these bytes, and the position of ``start`` in it.
+
+        Raises:
+            InputError: the file is gone or has become shorter.
+        """
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class PlainFile:
+    """A file that is opened for each read, so that ten thousand open sequences hold no file descriptor.
+
+    Attributes:
+        path: the file.
+        size: its bytes when the header was read.
+    """
+
+    path: Path
+    size: int
+
+    def map(self, start: int, stop: int) -> tuple[mmap.mmap, int]:
+        """See ``Source``."""
+        try:
+            with self.path.open("rb") as file:
+                return map_bytes(file.fileno(), start, stop, subject=self.path)
+        except OSError as error:
+            raise InputError(self.path, f"can't be read any more ({error.strerror or error})") from error
+
+
+def map_bytes(descriptor: int, start: int, stop: int, *, subject: object) -> tuple[mmap.mmap, int]:
+    """Maps a byte range of an open file.
+
+    The size is looked at again right before: touching a map beyond the end of a file that somebody has cut meanwhile
+    kills the process with SIGBUS. The map is private and writable because torch warns about read-only memory.
+
+    Raises:
+        InputError: the file is shorter than ``stop``.
+        OSError: it can't be mapped.
+    """
+    if os.fstat(descriptor).st_size < stop:
+        raise InputError(subject, "has become shorter while it was read", remedy="wait until its writer is done")
+    first = start - start % mmap.ALLOCATIONGRANULARITY
+    return mmap.mmap(descriptor, stop - first, access=mmap.ACCESS_COPY, offset=first), start - first
+
+
+@dataclass(frozen=True, slots=True)
+class StoredTensor:
+    """A strided view of numbers in a file; taking a part of it reads nothing.
+
+    Attributes:
+        dtype: torch's name, a key of ``ITEM_BYTES``.
+        shape: its dimensions.
+        stride: in numbers, a dimension each.
+        start: the byte of its first number.
+    """
+
+    dtype: str
+    shape: tuple[int, ...]
+    stride: tuple[int, ...]
+    start: int
+
+    @property
+    def numbers(self) -> int:
+        """How many numbers it has."""
+        count = 1
+        for size in self.shape:
+            count *= size
+        return count
+
+    @property
+    def span(self) -> int:
+        """From the first number to behind the last one, in numbers; 0 where it has none."""
+        return span_of(self.shape, self.stride)
+
+    def at(self, dimension: int, index: int) -> StoredTensor:
+        """The part at one index of a dimension, without that dimension."""
+        return replace(
+            self,
+            shape=self.shape[:dimension] + self.shape[dimension + 1 :],
+            stride=self.stride[:dimension] + self.stride[dimension + 1 :],
+            start=self.start + index * self.stride[dimension] * ITEM_BYTES[self.dtype],
+        )
+
+    def between(self, dimension: int, first: int, stop: int) -> StoredTensor:
+        """The part from ``first`` to before ``stop`` of a dimension."""
+        return replace(
+            self,
+            shape=(*self.shape[:dimension], stop - first, *self.shape[dimension + 1 :]),
+            start=self.start + first * self.stride[dimension] * ITEM_BYTES[self.dtype],
+        )
+
+    def read(self, source: Source) -> torch.Tensor:
+        """Its numbers, copied into memory, in the stored dtype.
+
+        Raises:
+            InputError: the file has changed since its header was read.
+            MissingExtraError: there is no torch.
+        """
+        require_torch()
+        import torch
+
+        dtype: torch.dtype = getattr(torch, self.dtype)
+        span = self.span
+        if span == 0:
+            return torch.empty(self.shape, dtype=dtype)
+        mapped, position = source.map(self.start, self.start + span * ITEM_BYTES[self.dtype])
+        numbers = torch.frombuffer(mapped, dtype=dtype, count=span, offset=position)
+        return numbers.as_strided(self.shape, self.stride).clone(memory_format=torch.contiguous_format)
+
+    def __str__(self) -> str:
+        shape = list(self.shape) if len(self.shape) <= 8 else f"{len(self.shape)} dimensions"  # noqa: PLR2004  a line
+        return f"{shape} {self.dtype}"
+
+
+def span_of(shape: tuple[int, ...], stride: tuple[int, ...]) -> int:
+    """How many numbers a strided tensor reaches over; 0 where it has none."""
+    if 0 in shape:
+        return 0
+    return 1 + sum((size - 1) * step for size, step in zip(shape, stride, strict=True))
+
+
+def contiguous_stride(shape: tuple[int, ...]) -> tuple[int, ...]:
+    """The stride of a tensor without gaps, last dimension fastest."""
+    stride: list[int] = []
+    step = 1
+    for size in reversed(shape):
+        stride.append(step)
+        step *= size
+    return tuple(reversed(stride))
+
+
+@dataclass(frozen=True, slots=True)
+class StoredRows:
+    """One state ``[T, H]`` in a file: the ``Rows`` that every reader gives.
+
+    Attributes:
+        source: where the bytes are.
+        stored: the two-dimensional tensor.
+    """
+
+    source: Source
+    stored: StoredTensor
+
+    @property
+    def tokens(self) -> int:
+        """T."""
+        return self.stored.shape[0]
+
+    @property
+    def hidden_size(self) -> int:
+        """H."""
+        return self.stored.shape[1]
+
+    @property
+    def dtype(self) -> str:
+        """As stored."""
+        return self.stored.dtype
+
+    def read(self, start: int, stop: int) -> torch.Tensor:
+        """Rows ``start`` to ``stop`` as ``[stop - start, H]`` in the stored dtype.
+
+        Raises:
+            IndexError: not 0 <= start <= stop <= T.
+            InputError: the file has changed since it was opened.
+        """
+        if not 0 <= start <= stop <= self.tokens:
+            raise IndexError(f"rows {start} to {stop} of {self.tokens}")
+        return self.stored.between(0, start, stop).read(self.source)
+
+
+def require_torch() -> None:
+    """Says which extra brings torch where it isn't installed.
+
+    Raises:
+        MissingExtraError: it isn't.
+    """
+    if importlib.util.find_spec("torch") is None:
+        raise MissingExtraError("reading hidden states", "tensors", "torch")

@@ -1,0 +1,49 @@
+"""What a file holds, from its header alone: the common ground of every container."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping  # noqa: TC003  a dataclass field
+from dataclasses import dataclass, field
+
+from eagle_parity.readers.containers.stored_tensor import Source, StoredTensor  # noqa: TC001  dataclass fields
+
+_KEYS_TOLD = 8
+"""As many keys as one line bears."""
+
+_NAME_TOLD = 60
+"""A name in a message; whatever is longer was not written to be read."""
+
+
+@dataclass(frozen=True, slots=True)
+class TensorTable:
+    """The tensors of one file by name; no number of them has been read.
+
+    Attributes:
+        source: where their bytes are.
+        container: ``safetensors`` or ``torch``.
+        tensors: by key.
+        lists: lists of tensors by key; only torch files have any.
+        others: keys whose value is neither.
+        metadata: the strings of a safetensors header's ``__metadata__``.
+    """
+
+    source: Source
+    container: str
+    tensors: Mapping[str, StoredTensor]
+    lists: Mapping[str, tuple[StoredTensor, ...]] = field(default_factory=dict)
+    others: tuple[str, ...] = ()
+    metadata: Mapping[str, str] = field(default_factory=dict)
+
+    def __str__(self) -> str:
+        """The keys with shapes and dtypes, as one line: ``input_ids [38] int64, hidden_states list of 4``."""
+        words = [f"{shorten(key)} {tensor}" for key, tensor in self.tensors.items()]
+        words += [f"{shorten(key)} list of {len(value)}" for key, value in self.lists.items()]
+        words += [shorten(key) for key in self.others]
+        more = f" and {len(words) - _KEYS_TOLD} more" if len(words) > _KEYS_TOLD else ""
+        return ", ".join(words[:_KEYS_TOLD]) + more if words else "no tensors"
+
+
+def shorten(name: str) -> str:
+    """A name from a file, cut to what a message bears and without control characters."""
+    text = name if len(name) <= _NAME_TOLD else name[:_NAME_TOLD] + "..."
+    return text if text.isprintable() else ascii(text)[1:-1]

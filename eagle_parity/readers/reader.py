@@ -1,0 +1,112 @@
+"""What every reader of an on-disk layout gives: from a table of tensors to slots, without reading a number."""
+
+from __future__ import annotations
+
+from collections.abc import Callable  # noqa: TC003  a dataclass field
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from eagle_parity.hidden_states import Layout  # noqa: TC001  a dataclass field
+from eagle_parity.readers.companions import Companions  # noqa: TC001  as above
+from eagle_parity.readers.containers.stored_tensor import (
+    INTEGER_DTYPES,
+    STATE_DTYPES,
+    StoredTensor,
+    UnreadableFileError,
+)
+from eagle_parity.readers.containers.tensor_table import TensorTable  # noqa: TC001  as above
+from eagle_parity.wiring import MAX_BOUNDARIES
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+LAYERS_NOT_RECORDED = (
+    "of which layers the states are: `diff-captures --reference` measures it, `--trained-with` (the trainer and its"
+    " version) or `--trained-boundaries` states it"
+)
+"""What most layouts can't say."""
+
+
+@dataclass(frozen=True, slots=True)
+class Recognised:
+    """One file that a reader knows.
+
+    Attributes:
+        layout: what it says of itself and of the files beside it.
+        token_ids: integers ``[T]``.
+        slots: ``[T, H]`` each, in concatenation order.
+        last_state: ``[T, H]``, where the layout stores one.
+        loss_mask: ``[T]``, where there is one.
+    """
+
+    layout: Layout
+    token_ids: StoredTensor
+    slots: tuple[StoredTensor, ...]
+    last_state: StoredTensor | None = None
+    loss_mask: StoredTensor | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Reader:
+    """One on-disk layout.
+
+    Attributes:
+        name: as ``Layout.format`` has it.
+        written_by: who writes it.
+        recognise: the file's parts, or None where it is of another layout. Raises UnreadableFileError where it is of
+            this one and can't be used.
+    """
+
+    name: str
+    written_by: str
+    recognise: Callable[[TensorTable, Companions], Recognised | None]
+
+
+def is_state(tensor: StoredTensor | None, rank: int) -> bool:
+    """Whether a tensor can hold hidden states: a float dtype, this many dimensions, a hidden size above zero."""
+    return tensor is not None and tensor.dtype in STATE_DTYPES and len(tensor.shape) == rank and tensor.shape[-1] > 0
+
+
+def token_vector(tensor: StoredTensor, key: str) -> StoredTensor:
+    """Token ids or a mask as ``[T]``, from ``[T]`` or ``[1, T]``.
+
+    Raises:
+        UnreadableFileError: it is neither.
+    """
+    vector = tensor
+    if len(vector.shape) == 2 and vector.shape[0] == 1:  # noqa: PLR2004  a batch of one
+        vector = vector.at(0, 0)
+    if len(vector.shape) != 1 or vector.dtype not in INTEGER_DTYPES | {"bool"}:
+        raise UnreadableFileError(f"{key} is {tensor}; expected integers, one a token")
+    return vector
+
+
+def mask_vector(table: TensorTable) -> StoredTensor | None:
+    """``loss_mask`` as ``[T]``, where there is one.
+
+    Raises:
+        UnreadableFileError: it isn't integers, one a token.
+    """
+    mask = table.tensors.get("loss_mask")
+    return None if mask is None else token_vector(mask, "loss_mask")
+
+
+def check_slot_count(count: int) -> None:
+    """Whether a number of slots can be one.
+
+    Raises:
+        UnreadableFileError: no slot, or more than any model has layers.
+    """
+    if not 1 <= count <= MAX_BOUNDARIES:
+        raise UnreadableFileError(f"{count:,} states a token; expected 1 to {MAX_BOUNDARIES}")
+
+
+def split_columns(states: StoredTensor, hidden_size: int) -> tuple[StoredTensor, ...]:
+    """The slots of a concatenation ``[T, K * H]``."""
+    width = states.shape[1]
+    return tuple(states.between(1, first, first + hidden_size) for first in range(0, width, hidden_size))
+
+
+def all_alike(states: Sequence[StoredTensor]) -> bool:
+    """Whether several states have one hidden size and one dtype."""
+    return len({(state.shape[-1], state.dtype) for state in states}) == 1
