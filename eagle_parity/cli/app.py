@@ -22,6 +22,9 @@ if TYPE_CHECKING:
 INTERRUPTED = 130
 """128 + SIGINT, as shells have it."""
 
+BROKEN_PIPE = 141
+"""128 + SIGPIPE: not 0, or a result that nobody read to its end would pass for parity under ``pipefail``."""
+
 app = typer.Typer(
     name="eagle-parity",
     help="Is an EAGLE-3 draft head fed, in production, the hidden states it was trained on?",
@@ -52,7 +55,8 @@ def root(
         str | None,
         typer.Option(
             metavar="FILE",
-            help="YAML with option values by subcommand, e.g. 'check-config: {engine: [sglang@0.5.23]}'. For CI.",
+            # No square brackets: rich would read them as markup.
+            help="YAML with option values by subcommand, e.g. 'check-config: {engine: sglang@0.5.23}'. For CI.",
         ),
     ] = None,
 ) -> None:
@@ -76,6 +80,17 @@ for _name, _group in GROUPS.items():
 
 def run(arguments: Sequence[str]) -> int:
     """Runs one call and returns its exit status; prints an error as one line on stderr."""
+    try:
+        status = _run(arguments)
+        sys.stdout.flush()
+    except BrokenPipeError:
+        # Whoever read stdout has seen enough; the interpreter must not try to flush it again.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return BROKEN_PIPE
+    return status
+
+
+def _run(arguments: Sequence[str]) -> int:
     debug = "--debug" in arguments or bool(os.environ.get("EAGLE_PARITY_DEBUG"))
     arguments = [argument for argument in arguments if argument != "--debug"]
     try:
@@ -89,22 +104,37 @@ def run(arguments: Sequence[str]) -> int:
     except KeyboardInterrupt:
         return INTERRUPTED
     except BrokenPipeError:
-        # Whoever read stdout has seen enough; the interpreter must not try to flush it again.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 0
+        raise
     except Exception as error:  # the last stop: a bug is told in one line
         if debug:
             raise
-        show = getattr(error, "show", None)
-        if callable(show):  # click's own usage errors know how to print themselves
-            show()
-            return 2
+        told = _usage_error(error)
+        if told is not None:
+            return _fail(told) if told else 2
         return _fail(f"internal error, please report it: {type(error).__name__}: {error} (--debug shows where)")
     return status if isinstance(status, int) else 0
 
 
+def _usage_error(error: Exception) -> str | None:
+    """A usage error of typer's own in one line; "" where it was the help and is printed, None for any other error.
+
+    typer carries its own copy of click, or uses the package, by version: the errors are known by what they can do.
+    """
+    show, format_message = getattr(error, "show", None), getattr(error, "format_message", None)
+    if not callable(show) or not callable(format_message):
+        return None
+    if type(error).__name__ == "NoArgsIsHelpError":
+        show()
+        return ""
+    context = getattr(error, "ctx", None)
+    path = context.command_path if context is not None else "eagle-parity"
+    return f"{format_message()} (`{path} -h` shows the usage)"
+
+
 def _fail(message: str) -> int:
-    sys.stderr.write(f"eagle-parity: error: {' '.join(message.split())}\n")
+    from eagle_parity.reporters.escaping import visible
+
+    sys.stderr.write(f"eagle-parity: error: {visible(' '.join(message.split()))}\n")
     return 2
 
 

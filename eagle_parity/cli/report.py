@@ -21,7 +21,7 @@ from eagle_parity.results import FailOn
 def report(
     *,
     results: Annotated[
-        list[str], typer.Argument(metavar="RESULT.json...", help="Results written with --format json, or folders.")
+        list[str], typer.Argument(metavar="RESULT.json", help="Results written with --format json, or folders.")
     ],
     threshold: Annotated[
         list[str] | None,
