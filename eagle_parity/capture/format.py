@@ -329,8 +329,8 @@ class CaptureWriter:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         if kind is None or self._sequences:
-            manifest = msgspec.structs.replace(self.manifest, complete=kind is None)
-            data = msgspec.json.format(msgspec.json.encode(manifest), indent=2) + b"\n"
+            self._manifest = msgspec.structs.replace(self._manifest, complete=kind is None)
+            data = msgspec.json.format(msgspec.json.encode(self.manifest), indent=2) + b"\n"
             write_atomically(self.folder / MANIFEST_NAME, data, private=True)
 
     def _unique(self, name: str) -> str:

@@ -20,7 +20,7 @@ from eagle_parity.capture.format import CapturedTarget, CaptureWriter, Manifest,
 from eagle_parity.capture.prompts import SkippedSequence, TokenSequence
 from eagle_parity.errors import InputError, MissingExtraError, UsageError
 from eagle_parity.targets import Target, read_target
-from eagle_parity.wiring import MAX_BOUNDARIES, POST_NORM, Boundary
+from eagle_parity.wiring import POST_NORM, Boundary
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Sequence
@@ -87,11 +87,10 @@ class ReferenceForward:
     def __init__(
         self, target_dir: str | Path, *, dtype: Dtype = "auto", device: str = "auto", attention: Attention = "sdpa"
     ) -> None:
-        try:
-            import torch
-            import transformers
-        except ImportError as error:
-            raise MissingExtraError("capture transformers", "transformers", error.name or "transformers") from error
+        _require_transformers()
+        import torch
+        import transformers
+
         self.target = _read_local_target(target_dir)
         self.attention = attention
         self.engine = f"transformers@{transformers.__version__}"
@@ -217,13 +216,8 @@ def capture_transformers(
         MissingExtraError: torch or transformers isn't installed.
     """
     started = time.perf_counter()
+    _require_transformers()
     check_output(output, overwrite=overwrite)
-    # The first sequence is drawn before the target is loaded and before a former capture goes: an unreadable source
-    # must cost neither.
-    remaining = iter(sequences)
-    first = next(remaining, None)
-    if first is None:
-        raise InputError(output, "nothing to capture", expected="at least one token sequence")
     num_layers = _read_local_target(target_dir).num_layers
     if boundaries is None:
         boundaries = range(num_layers + 1)
@@ -232,6 +226,12 @@ def capture_transformers(
     for boundary in wanted:
         if boundary != POST_NORM and not 0 <= boundary <= num_layers:
             raise UsageError(f"boundary {boundary}: the target has {num_layers} layers, boundaries 0 to {num_layers}")
+    # The first sequence is drawn before the target is loaded and before a former capture goes: an unreadable source
+    # must cost neither.
+    remaining = iter(sequences)
+    first = next(remaining, None)
+    if first is None:
+        raise InputError(output, "nothing to capture", expected="at least one token sequence")
     reference = ReferenceForward(target_dir, dtype=dtype, device=device, attention=attention)
     stored = store_dtype or reference.dtype
     writer = CaptureWriter(
@@ -348,12 +348,18 @@ def _find_decoder(model: PreTrainedModel, target: Target) -> tuple[nn.ModuleList
     )
 
 
+def _require_transformers() -> None:
+    try:
+        import torch  # noqa: F401  that it can be imported is the question
+        import transformers  # noqa: F401  likewise
+    except ImportError as error:
+        raise MissingExtraError("capture transformers", "transformers", error.name or "transformers") from error
+
+
 def _read_local_target(target_dir: str | Path) -> Target:
     if not Path(target_dir).is_dir():
         raise InputError(target_dir, "no such folder", expected="a local target folder with config.json and weights")
     target = read_target(str(target_dir))
-    if target.num_layers >= MAX_BOUNDARIES:
-        raise InputError(target_dir, f"claims {target.num_layers:,} layers", expected=f"fewer than {MAX_BOUNDARIES:,}")
     weights = sum(path.stat().st_size for path in Path(target_dir).iterdir() if path.suffix in {".safetensors", ".bin"})
     if not weights:
         raise InputError(target_dir, "no weights in this folder", expected="*.safetensors beside its config.json")
