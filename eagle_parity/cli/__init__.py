@@ -11,12 +11,14 @@ from typing import TYPE_CHECKING, NamedTuple
 from eagle_parity.cli.capture import capture_transformers
 from eagle_parity.cli.checks import checks
 from eagle_parity.cli.explain import explain
+from eagle_parity.cli.inspect import inspect
 from eagle_parity.cli.report import report
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
 COMMANDS: dict[str, Callable[..., object]] = {
+    "inspect": inspect,
     "report": report,
     "checks": checks,
     "explain": explain,

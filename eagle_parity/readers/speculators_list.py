@@ -12,6 +12,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from eagle_parity.hidden_states import LastStateRule, Layout
+from eagle_parity.quoting import evidence_value
 from eagle_parity.readers.companions import DATA_CONFIG
 from eagle_parity.readers.containers.stored_tensor import UnreadableFileError
 from eagle_parity.readers.containers.tensor_table import shorten
@@ -115,15 +116,10 @@ def _facts(config: Mapping[str, Any]) -> dict[str, Any]:
     found = {
         "speculators_version": config.get("speculators_version"),
         "target": model.get("target_model_path") if isinstance(model, dict) else None,
-        "hidden_size": model.get("hidden_size") if isinstance(model, dict) else None,
         "seq_length": data.get("seq_length") if isinstance(data, dict) else None,
         "num_samples": data.get("num_samples") if isinstance(data, dict) else None,
     }
-    return {
-        key: shorten(value) if isinstance(value, str) else value
-        for key, value in found.items()
-        if isinstance(value, str | int)
-    }
+    return {key: evidence_value(value) for key, value in found.items() if isinstance(value, str | int)}
 
 
 SPECULATORS_LIST = Reader("speculators-list", "speculators 0.3 and 0.4", _recognise)

@@ -299,5 +299,7 @@ def _tensor(storage: Storage, dtype: str, geometry: tuple[Any, Any, Any], start:
     # allocate what it claims.
     needed = max(tensor.numbers, offset + tensor.span if tensor.span else 0)
     if needed > held:
-        raise UnreadableFileError(f"damaged: a tensor {tensor} needs {needed:,} numbers of a storage that has {held:,}")
+        raise UnreadableFileError(
+            f"damaged: a tensor {tensor} needs {min(needed, 2**63):,} numbers of a storage that has {held:,}"
+        )
     return tensor

@@ -103,7 +103,9 @@ def _entry(name: str, value: object, data_start: int, size: int) -> StoredTensor
     tensor = StoredTensor(dtype, shape, contiguous_stride(shape), data_start + (offsets[0] if offsets else 0))
     nbytes = tensor.numbers * ITEM_BYTES[dtype]
     if len(offsets) != 2 or offsets[1] - offsets[0] != nbytes:  # noqa: PLR2004  begin and end
-        raise UnreadableFileError(f"{told} claims {tensor}, which is {nbytes:,} bytes, at offsets {list(offsets)[:3]}")
+        raise UnreadableFileError(
+            f"{told} claims {tensor}, which is {min(nbytes, 2**63):,} bytes, at offsets {list(offsets)[:3]}"
+        )
     if data_start + offsets[1] > size:
         raise UnreadableFileError(f"truncated: {told} ends at byte {data_start + offsets[1]:,}, the file has {size:,}")
     return tensor

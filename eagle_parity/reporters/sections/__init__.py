@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from eagle_parity.reporters.sections import checks, diff, explain
+from eagle_parity.reporters.sections import checks, diff, explain, inspect
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 SECTIONS: Mapping[str, Callable[[Result], list[Block]]] = {
     "diff-captures": diff.section,
+    "inspect": inspect.section,
     "checks": checks.section,
     "explain": explain.section,
 }
