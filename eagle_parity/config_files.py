@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from eagle_parity.errors import InputError
+from eagle_parity.quoting import MAX_INTEGER
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -79,10 +80,10 @@ def read_json_object(path: Path, *, what: str) -> Mapping[str, Any]:
 
 
 def integer(config: Mapping[str, Any], *keys: str) -> int | None:
-    """The first of some keys that holds an integer; booleans are none."""
+    """The first of some keys that holds an integer; booleans are none, and neither is what no 64-bit number can hold."""
     for key in keys:
         value = config.get(key)
-        if isinstance(value, int) and not isinstance(value, bool):
+        if isinstance(value, int) and not isinstance(value, bool) and abs(value) <= MAX_INTEGER:
             return value
     return None
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from eagle_parity.config_files import ConfigFile, integer, read_config, strings
 from eagle_parity.errors import InputError
+from eagle_parity.wiring import MAX_BOUNDARIES
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -71,6 +72,8 @@ def target_from_config(file: ConfigFile) -> Target:
             expected="a target model's config.json",
             remedy="pass the target's folder or config.json with --target",
         )
+    if num_layers >= MAX_BOUNDARIES:
+        raise InputError(file.path, f"num_hidden_layers {num_layers:,}", expected="a target model's config.json")
     vocab_size = integer(text, "vocab_size")
     if vocab_size is None:
         vocab_size = integer(config, "vocab_size")

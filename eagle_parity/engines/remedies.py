@@ -1,0 +1,160 @@
+"""The id list to write, found by trying lists through the same rules that serve them.
+
+Nothing here inverts an engine's arithmetic: a candidate is a list of numbers near the wanted boundaries, and it is the
+remedy if every variant of the engine serves exactly the wanted wiring with it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from eagle_parity.engines.rules import Placeholder
+from eagle_parity.engines.serving import Served, Unjudged, serve, variants_of
+from eagle_parity.quoting import quoted
+from eagle_parity.results import Outcome
+from eagle_parity.wiring import format_boundaries
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from eagle_parity.drafts import Draft
+    from eagle_parity.engines.engine import EngineName
+    from eagle_parity.engines.rules import Engine
+    from eagle_parity.targets import Target
+    from eagle_parity.wiring import BoundaryEntry
+
+NEARBY = (0, -1, 1, -2, 2)
+"""How far a list may be from the boundaries that it means: conventions differ by one, two leaves room."""
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigChange:
+    """What to write into the draft's config.
+
+    Attributes:
+        values: by dotted key.
+        key: the one under which the engine reads the list; None where there is no list.
+        ids: the list.
+        served: what each variant makes of the changed draft.
+    """
+
+    values: Mapping[str, Any]
+    key: str | None
+    ids: tuple[int, ...]
+    served: tuple[Served, ...]
+
+    def __str__(self) -> str:
+        return " and ".join(f"{place(key)}: {quoted(value)}" for key, value in self.values.items())
+
+
+@dataclass(frozen=True, slots=True)
+class NoChange:
+    """No list makes this engine serve the wiring: why not, and what else to do."""
+
+    reason: str
+
+
+def place(key: str) -> str:
+    """Where a key stands, in words."""
+    return key if "." in key else f"top-level {key}"
+
+
+def remedy(
+    engine: Engine,
+    draft: Draft,
+    target: Target,
+    *,
+    name: EngineName,
+    trained: Sequence[BoundaryEntry],
+    version: str,
+    variant: Mapping[str, str] | None = None,
+) -> ConfigChange | NoChange:
+    """The change by which every variant of the engine serves the trained wiring.
+
+    Args:
+        engine: its tables.
+        draft: the draft as it is.
+        target: the target.
+        name: the engine as named.
+        trained: the wanted wiring.
+        version: the version whose rules apply.
+        variant: only this one, instead of every variant.
+    """
+    if any(boundary is None for boundary in trained):
+        return NoChange("the trained wiring isn't known in every slot")
+    variants = (variant,) if variant is not None else variants_of(engine, name)
+    closest: Served | None = None
+    for ids in _candidates(trained):
+        for spelling in engine.spellings:
+            values = {key: _fill(value, ids) for key, value in spelling.items()}
+            changed = draft.with_changes(values)
+            all_served: list[Served] = []
+            for each in variants:
+                got = serve(engine, changed, target, name=name, variant=each, version=version)
+                if isinstance(got, Unjudged):
+                    return NoChange(got.reason)
+                if not got.serves or got.boundaries != tuple(trained):
+                    if got.boundaries == tuple(trained) or got.outcome is Outcome.UNSUPPORTED:
+                        closest = closest or got
+                    break
+                all_served.append(got)
+            else:
+                key = next((k for k, v in spelling.items() if v is Placeholder.IDS), None)
+                return ConfigChange(values, key, tuple(ids), tuple(all_served))
+    return NoChange(_why_not(engine, draft, target, trained, name=name, version=version, closest=closest, variants=variants))
+
+
+def _candidates(trained: Sequence[BoundaryEntry]) -> Iterator[list[int]]:
+    numbers = [b for b in trained if isinstance(b, int)]
+    if len(numbers) < len(trained):
+        yield []
+        return
+    # A class that looks at the first id can be told apart by another id in front; ascending lists are tried first.
+    for turn in range(max(len(numbers), 1)):
+        turned = numbers[turn:] + numbers[:turn]
+        for distance in NEARBY:
+            yield [number + distance for number in turned]
+
+
+def _fill(value: object, ids: Sequence[int]) -> object:
+    if value is Placeholder.IDS:
+        return list(ids)
+    if value is Placeholder.COUNT:
+        return len(ids)
+    return value
+
+
+def _why_not(
+    engine: Engine,
+    draft: Draft,
+    target: Target,
+    trained: Sequence[BoundaryEntry],
+    *,
+    name: EngineName,
+    version: str,
+    closest: Served | None,
+    variants: Sequence[Mapping[str, str]],
+) -> str:
+    title = f"{engine.title} {name.version}"
+    wanted = format_boundaries(trained)
+    if closest is not None and closest.failure is not None:
+        return f"{title} can't serve {wanted} on this target: {closest.failure.words}; use another version or engine"
+    if not all(isinstance(b, int) for b in trained):
+        return (
+            f"{title} can't serve {wanted}: no id gives the state after the final norm as one of several slots; retrain"
+            " on states before the norm"
+        )
+    numbers = [b for b in trained if isinstance(b, int)]
+    if numbers != sorted(numbers):
+        in_order = remedy(
+            engine, draft, target, name=name, trained=sorted(numbers), version=version, variant=variants[0]
+        )
+        if isinstance(in_order, ConfigChange):
+            return (
+                f"{title} can't serve {wanted}: it concatenates in ascending order whatever the list says; permute the"
+                f" columns of the head's fc to {format_boundaries(sorted(numbers))} or retrain, then write {in_order}"
+            )
+    if len(set(numbers)) < len(numbers):
+        return f"{title} can't serve {wanted}: it captures a layer once, however often it is named; retrain"
+    return f"{title} can't serve {wanted} on this target with any id list; use another version or engine, or retrain"

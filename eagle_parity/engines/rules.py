@@ -1,0 +1,335 @@
+"""The words in which an engine's rules are written down: data, with the place in the engine where each was read.
+
+A rule follows a draft's id list through an engine: which key is read (``KeyRule``), what the target class asks its
+layers for (``ClassRule.setter``), what its forward delivers (the other fields of ``ClassRule``), how many slots the
+draft's fc is built for (``WidthRule``). ``serving.py`` interprets them.
+
+An *index* is what a target class asks for: index i is the state before layer i, which is boundary i where there is one.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from eagle_parity.drafts import Draft
+    from eagle_parity.engines.engine import EngineOption
+
+
+class Setter(StrEnum):
+    """How a target class turns the id list into indices; the default is never shifted."""
+
+    AS_IS = "ids as they are"
+    PLUS_ONE = "+1 to every id"
+    PLUS_ONE_IF_FIRST_IS_ONE = "+1 to every id if the first id is 1, else as they are"
+    AS_IS_IF_LAST_LAYER = "as they are if the greatest id is the number of layers, else +1 to every id"
+
+
+class AtEmbedding(StrEnum):
+    """What the forward does at index 0."""
+
+    DELIVERS = "delivers the embedding"
+    TYPE_ERROR = "TypeError: hidden_states + residual while residual is None"
+    ALIAS = "delivers the embedding, as an alias that the fused norms overwrite in place on CUDA"
+    LOOKUP_ERROR = "KeyError at load"
+
+
+class Outside(StrEnum):
+    """What the forward does with an index that no layer has."""
+
+    NEVER_MATCHES = "never matches: one state fewer"
+    FLAGS_BY_INDEX = "a negative index wraps to a layer from the end; one past the end is an IndexError at load"
+    LOOKUP_ERROR = "KeyError at load"
+
+
+class Order(StrEnum):
+    """In which order the states are concatenated."""
+
+    ASCENDING = "ascending, whatever the list's order"
+    LISTED = "as listed"
+
+
+class Shortfall(StrEnum):
+    """Who notices that fewer states came than were asked for."""
+
+    DRAFT_FC = "the draft's fc, by a shape error at the first request"
+    PACKER_ASSERT = "the packer of the target's forward, by an AssertionError at the first request"
+    PACKER_ERROR = "the packer of the target's forward, by a RuntimeError 'captured k of n' at the first request"
+
+
+class Malformed(StrEnum):
+    """What the setter does with an entry that is no number."""
+
+    TYPE_ERROR = "TypeError at load"
+    NEVER_MATCHES = "never matches"
+    UNSORTABLE = "TypeError at load, unless all entries are texts, which never match"
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """Where a rule was read.
+
+    Attributes:
+        file: within the engine's package.
+        lines: of the setter and of the capture.
+        version: the release whose lines these are.
+    """
+
+    file: str
+    lines: str
+    version: str
+
+    def __str__(self) -> str:
+        return f"{self.file}:{self.lines} ({self.version})"
+
+
+@dataclass(frozen=True, slots=True)
+class Defect:
+    """A known fault of some releases on this path.
+
+    Attributes:
+        name: short, kebab-case, for evidence.
+        summary: what is fed instead, and when.
+        remedy: what to do.
+        when: the draft for which it shows.
+        source: where it was read, or the change that fixed it.
+    """
+
+    name: str
+    summary: str
+    remedy: str
+    when: DefectWhen
+    source: str
+
+
+class DefectWhen(StrEnum):
+    """For which drafts a defect shows."""
+
+    ALWAYS = "always"
+    NOT_THE_DEFAULT = "the id list is not the default wiring"
+    EMBEDDING = "the embedding is served"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClassRule:
+    """How one family of target classes reads ids and delivers states, in a range of versions.
+
+    Attributes:
+        family: short name.
+        architectures: as in the target's config.json.
+        first, last: versions, inclusive.
+        setter: ids to indices.
+        embedding: index 0.
+        reaches_last: whether index N, the last layer's output before the final norm, is delivered.
+        outside: other indices that no layer has.
+        order: of the concatenation.
+        shortfall: who notices a missing state.
+        malformed: entries that are no numbers.
+        defects: known faults.
+        source: where it was read.
+    """
+
+    family: str
+    architectures: tuple[str, ...]
+    first: str
+    last: str
+    setter: Setter
+    embedding: AtEmbedding
+    reaches_last: bool
+    source: Source
+    outside: Outside = Outside.NEVER_MATCHES
+    order: Order = Order.ASCENDING
+    shortfall: Shortfall = Shortfall.DRAFT_FC
+    malformed: Malformed = Malformed.TYPE_ERROR
+    defects: tuple[Defect, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class NoSetter:
+    """Target classes on which an engine refuses EAGLE-3, in a range of versions.
+
+    Attributes:
+        architectures: as in the target's config.json.
+        first, last: versions, inclusive.
+        reason: what happens.
+        source: where it was read.
+    """
+
+    architectures: tuple[str, ...]
+    first: str
+    last: str
+    reason: str
+    source: str
+
+
+class Taken(StrEnum):
+    """When a key ends the search for an id list."""
+
+    TRUTHY = "its value is not empty"
+    NOT_NULL = "its value is not null"
+    SECTION = "the object that it stands in is not empty"
+
+
+@dataclass(frozen=True, slots=True)
+class KeyStep:
+    """One place in which an engine looks.
+
+    Attributes:
+        key: dotted.
+        taken: when the search ends here, whatever the value is.
+        shift: added to the ids found here.
+    """
+
+    key: str
+    taken: Taken = Taken.TRUTHY
+    shift: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class KeyRule:
+    """Where an engine looks for the id list, in order.
+
+    Attributes:
+        steps: the places.
+        list_required: whether a value that is no list is dropped for the default; else it goes to the setter as it is.
+        source: where it was read.
+    """
+
+    steps: tuple[KeyStep, ...]
+    list_required: bool
+    source: str
+
+
+@dataclass(frozen=True, slots=True)
+class WidthRule:
+    """For how many slots a draft class builds its fc.
+
+    Attributes:
+        draft_class: short name.
+        keys: in order: a number counts as it is, a list by its length.
+        fallback: where none of them is set.
+        source: where it was read.
+    """
+
+    draft_class: str
+    keys: tuple[str, ...]
+    fallback: int
+    source: str
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """Why an engine doesn't serve.
+
+    Attributes:
+        kind: what it stumbles over.
+        at_load: whether while it starts; else in the first forward pass of a request.
+        words: the failure, with the error that the engine prints.
+        remark: what else its time depends on.
+    """
+
+    kind: FailureKind
+    at_load: bool
+    words: str
+    remark: str = ""
+
+
+class FailureKind(StrEnum):
+    """What an engine stumbles over."""
+
+    NO_SETTER = "no-setter"
+    MALFORMED = "malformed-ids"
+    OUT_OF_RANGE = "out-of-range"
+    EMBEDDING = "embedding"
+    MISSING_STATE = "missing-state"
+    WIDTH = "fc-width"
+    DRAFT = "draft"
+
+
+@dataclass(frozen=True, slots=True)
+class Timing:
+    """Which failures an engine meets while it starts, and which only at the first request.
+
+    Attributes:
+        embedding: the forward's TypeError at index 0.
+        nothing: no state at all was delivered.
+        shortfall: fewer states than fc takes.
+        remark: what else the time depends on.
+    """
+
+    embedding: bool
+    nothing: bool
+    shortfall: bool
+    remark: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class DraftSeen:
+    """A draft's config as an engine sees it, after the engine's own conversions.
+
+    Attributes:
+        config: the keys by the names under which the engine looks for them.
+        width: the rule by which the draft's class sizes fc.
+        uses_aux: False where the head is fed the target's final state instead of aux states.
+        renamed: file keys by the engine's name for them, where they differ.
+        failure: why this draft doesn't load at all.
+    """
+
+    config: Mapping[str, Any]
+    width: WidthRule
+    uses_aux: bool = True
+    renamed: Mapping[str, str] = field(default_factory=dict)
+    failure: Failure | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Engine:
+    """An engine with its tables.
+
+    Attributes:
+        name: ``sglang``.
+        title: ``SGLang``.
+        versions: every release that was read, oldest first.
+        options: on what its reading depends beside the version.
+        variants: what a stock launch can be, as option values; a named option narrows them.
+        runner_option: the option by whose value ``key_rules`` and ``timings`` are chosen; None where there is one of
+            each, under "".
+        key_rules: where the id list is looked for.
+        timings: when failures show.
+        classes: the rules of the target classes.
+        no_setter: classes that it refuses.
+        width_rules: how draft classes size fc, for the docs.
+        see_draft: a draft and a version and options to what the engine sees of it.
+        adapt: what an option changes about a target class: the rule found for it (None: none) to the rule in force.
+        spellings: the ways of writing that a remedy tries, best first: keys to ``IDS``, ``COUNT``, or a value.
+    """
+
+    name: str
+    title: str
+    versions: tuple[str, ...]
+    options: tuple[EngineOption, ...]
+    variants: tuple[Mapping[str, str], ...]
+    runner_option: str | None
+    key_rules: Mapping[str, KeyRule]
+    timings: Mapping[str, Timing]
+    classes: tuple[ClassRule, ...]
+    no_setter: tuple[NoSetter, ...]
+    width_rules: tuple[WidthRule, ...]
+    see_draft: Callable[[Draft, str, Mapping[str, str]], DraftSeen]
+    adapt: Callable[[ClassRule | None, Mapping[str, str]], ClassRule | None]
+    spellings: tuple[Mapping[str, object], ...]
+
+    def runner(self, variant: Mapping[str, str]) -> str:
+        """The key of ``key_rules`` and ``timings`` for a variant."""
+        return variant.get(self.runner_option, "") if self.runner_option else ""
+
+
+class Placeholder(StrEnum):
+    """What a spelling's value stands for."""
+
+    IDS = "the id list"
+    COUNT = "its length"

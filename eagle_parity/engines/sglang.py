@@ -1,0 +1,520 @@
+"""SGLang 0.5.8 to 0.5.23: read in every release of that range, paths below ``sglang/srt``.
+
+The id list comes from ``eagle_config.eagle_aux_hidden_state_layer_ids`` alone; anything wrong with it means the default
+without a log line. What a list means then depends on the target class and the release.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from eagle_parity.drafts import IDS, NESTED_IDS, SECTION
+from eagle_parity.engines.engine import EngineOption, in_range
+from eagle_parity.engines.rules import (
+    AtEmbedding,
+    ClassRule,
+    Defect,
+    DefectWhen,
+    DraftSeen,
+    Engine,
+    Failure,
+    FailureKind,
+    KeyRule,
+    KeyStep,
+    Malformed,
+    NoSetter,
+    Outside,
+    Placeholder,
+    Setter,
+    Shortfall,
+    Source,
+    Taken,
+    Timing,
+    WidthRule,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from eagle_parity.drafts import Draft
+
+VERSIONS = (
+    "0.5.8",
+    "0.5.8.post1",
+    "0.5.9",
+    "0.5.10",
+    "0.5.10.post1",
+    "0.5.11",
+    "0.5.12",
+    "0.5.12.post1",
+    "0.5.13",
+    "0.5.13.post1",
+    "0.5.14",
+    "0.5.15",
+    "0.5.15.post1",
+    "0.5.16",
+    "0.5.17",
+    "0.5.18",
+    "0.5.19",
+    "0.5.20",
+    "0.5.21",
+    "0.5.22",
+    "0.5.23",
+)
+FIRST = VERSIONS[0]
+NEWEST = VERSIONS[-1]
+
+EMBEDDING_CAPTURE = EngineOption(
+    "embedding-capture",
+    ("stock", "patched"),
+    "patched: a build whose layer loop delivers the embedding at index 0, which no stock release before the boundary"
+    " objects of 0.5.21 does on Llama and DeepSeek classes",
+)
+
+KEYS = KeyRule(
+    (KeyStep(NESTED_IDS, Taken.NOT_NULL),),
+    list_required=False,
+    source="model_executor/model_runner_components/spec_aux_hidden_state.py:184-196 (0.5.23);"
+    " model_executor/model_runner.py:428-441 (0.5.12)",
+)
+
+FIRST_FORWARD = Timing(
+    embedding=False,
+    nothing=False,
+    shortfall=False,
+    remark="the server's own warm-up request counts as the first one; with CUDA graphs, from 0.5.11 on, an error of the"
+    " target's forward shows while they are captured",
+)
+
+VERIFY_GRAPHS = Defect(
+    "verify-graphs-use-default-layers",
+    "With CUDA graphs on, target-verify graphs are captured with the default layers before the draft's ids are set:"
+    " prefill feeds the right states, every later round the default ones",
+    "upgrade SGLang to 0.5.11 or newer, or run with --disable-cuda-graph",
+    DefectWhen.NOT_THE_DEFAULT,
+    "model_executor/cuda_graph_runner.py:648 before model_runner.py:668 (0.5.10.post1); fixed in 0.5.11 by PR #22836",
+)
+UNCLEARED_FLAGS = Defect(
+    "layer-flags-never-cleared",
+    "The flags of the default layers stay set when the draft's ids are set after them, so that eager passes capture the"
+    " union of both and fc meets too many states (from reading the code)",
+    "upgrade SGLang to 0.5.11 or newer",
+    DefectWhen.NOT_THE_DEFAULT,
+    "models/qwen2_moe.py:928 (0.5.10.post1)",
+)
+PARTIAL_SUMS_DEEPSEEK = Defect(
+    "partial-sums",
+    "With tensor parallelism and fused all-reduce (switched on by itself for this class on SM90 and SM100), states are"
+    " captured before the all-reduce: each rank feeds its own partial sum",
+    "upgrade SGLang to 0.5.14 or newer, or switch the all-reduce fusion off",
+    DefectWhen.ALWAYS,
+    "models/deepseek_v2.py:2275 (0.5.12); fixed in 0.5.14 by PR #28343",
+)
+PARTIAL_SUMS_LATER = Defect(
+    "partial-sums",
+    "With tensor parallelism and fused all-reduce (switched on by itself for this class on SM90 and SM100), states are"
+    " captured before the all-reduce: each rank feeds its own partial sum",
+    "upgrade SGLang to 0.5.21 or newer, or switch the all-reduce fusion off",
+    DefectWhen.ALWAYS,
+    "the loop reads hidden_states + residual of a layer that left its all-reduce to the next one, until 0.5.20",
+)
+EMBEDDING_ALIAS = Defect(
+    "embedding-alias",
+    "The embedding's slot is the very tensor that the fused norms overwrite in place: on CUDA it should end as the last"
+    " layer's output (from reading the code)",
+    "upgrade SGLang to 0.5.21 or newer",
+    DefectWhen.EMBEDDING,
+    "models/qwen2.py:358 (0.5.10.post1), layers/layernorm.py:266 (0.5.12); fixed in 0.5.21 by a copy",
+)
+EXPERT_GATHER = Defect(
+    "expert-parallel-gather",
+    "With DeepEP or Mooncake, layers behind the dense ones gather over a group that changed in 0.5.10",
+    "upgrade SGLang to 0.5.14 or newer, or compare a capture of every rank",
+    DefectWhen.ALWAYS,
+    "models/deepseek_v2.py:2703 (0.5.8)",
+)
+
+_LLAMA = (
+    "LlamaForCausalLM",
+    "MistralForCausalLM",
+    "Phi3ForCausalLM",
+    "InternLM3ForCausalLM",
+    "Ministral3ForCausalLM",
+    "TeleFLMForCausalLM",
+    "IQuestCoderForCausalLM",
+)
+_DEEPSEEK = (
+    "DeepseekV2ForCausalLM",
+    "DeepseekV3ForCausalLM",
+    "DeepseekV32ForCausalLM",
+    "GlmMoeDsaForCausalLM",
+    "MistralLarge3ForCausalLM",
+)
+_KIMI = ("KimiK25ForConditionalGeneration",)
+_GLM_LITE = ("Glm4MoeLiteForCausalLM",)
+
+
+def _plus_one(  # one row of the table for a class that adds one and never reaches the last layer
+    family: str,
+    architectures: tuple[str, ...],
+    versions: tuple[str, str],
+    embedding: AtEmbedding,
+    source: Source,
+    *defects: Defect,
+) -> ClassRule:
+    return ClassRule(
+        family=family,
+        architectures=architectures,
+        first=versions[0],
+        last=versions[1],
+        setter=Setter.PLUS_ONE,
+        embedding=embedding,
+        reaches_last=False,
+        source=source,
+        defects=defects,
+    )
+
+
+def _flags(
+    family: str, architectures: tuple[str, ...], versions: tuple[str, str], source: Source, *defects: Defect
+) -> ClassRule:
+    rule = _plus_one(family, architectures, versions, AtEmbedding.DELIVERS, source, *defects)
+    return replace(rule, outside=Outside.FLAGS_BY_INDEX)
+
+
+def _deepseek(  # Kimi's wrapper hands everything to the DeepSeek class
+    versions: tuple[str, str],
+    setter: Setter,
+    embedding: AtEmbedding,
+    lines: tuple[str, str],
+    *defects: Defect,
+    shortfall: Shortfall = Shortfall.DRAFT_FC,
+    kimi_from: str | None = None,
+    others: tuple[str, ...] = (),
+) -> tuple[ClassRule, ClassRule]:
+    malformed = Malformed.TYPE_ERROR if setter is Setter.PLUS_ONE else Malformed.NEVER_MATCHES
+    rule = ClassRule(
+        family="deepseek",
+        architectures=_DEEPSEEK + others,
+        first=versions[0],
+        last=versions[1],
+        setter=setter,
+        embedding=embedding,
+        reaches_last=False,
+        source=Source("models/deepseek_v2.py", lines[0], versions[1]),
+        shortfall=shortfall,
+        malformed=malformed,
+        defects=defects,
+    )
+    kimi = replace(
+        rule,
+        family="kimi",
+        architectures=_KIMI,
+        first=kimi_from or versions[0],
+        source=Source("models/kimi_k25.py", lines[1], versions[1]),
+    )
+    return rule, kimi
+
+
+CLASSES: tuple[ClassRule, ...] = (
+    _plus_one(
+        "llama",
+        _LLAMA,
+        ("0.5.8", "0.5.10.post1"),
+        AtEmbedding.TYPE_ERROR,
+        Source("models/llama.py", "783, 387", "0.5.10.post1"),
+        VERIFY_GRAPHS,
+    ),
+    _plus_one(
+        "llama",
+        _LLAMA,
+        ("0.5.11", "0.5.21"),
+        AtEmbedding.TYPE_ERROR,
+        Source("models/llama.py", "889, 440", "0.5.21"),
+    ),
+    _plus_one(
+        "llama", _LLAMA, ("0.5.22", NEWEST), AtEmbedding.DELIVERS, Source("models/llama.py", "929, 492", "0.5.23")
+    ),
+    _plus_one(
+        "llama4",
+        ("Llama4ForCausalLM", "Llama4ForConditionalGeneration"),
+        ("0.5.8", "0.5.10.post1"),
+        AtEmbedding.TYPE_ERROR,
+        Source("models/llama4.py", "522, setter in llama.py:783", "0.5.10.post1"),
+        VERIFY_GRAPHS,
+    ),
+    _plus_one(
+        "llama4",
+        ("Llama4ForCausalLM", "Llama4ForConditionalGeneration"),
+        ("0.5.11", "0.5.20"),
+        AtEmbedding.TYPE_ERROR,
+        Source("models/llama4.py", "536, setter in llama.py:890", "0.5.20"),
+    ),
+    _plus_one(
+        "llama4",
+        ("Llama4ForCausalLM", "Llama4ForConditionalGeneration"),
+        ("0.5.21", NEWEST),
+        AtEmbedding.DELIVERS,
+        Source("models/llama4.py", "530, setter in llama.py:929", "0.5.23"),
+    ),
+    _plus_one(
+        "qwen2",
+        ("Qwen2ForCausalLM", "Qwen2_5_VLForConditionalGeneration", "Qwen3ForCausalLM"),
+        ("0.5.8", "0.5.10.post1"),
+        AtEmbedding.ALIAS,
+        Source("models/qwen2.py", "638, 358; qwen3.py:674; qwen2_5_vl.py:876", "0.5.10.post1"),
+        VERIFY_GRAPHS,
+        EMBEDDING_ALIAS,
+    ),
+    _plus_one(
+        "qwen2",
+        ("Qwen2ForCausalLM", "Qwen2_5_VLForConditionalGeneration", "Qwen3ForCausalLM"),
+        ("0.5.11", "0.5.20"),
+        AtEmbedding.ALIAS,
+        Source("models/qwen2.py", "752, 417; qwen3.py:688; qwen2_5_vl.py:1000", "0.5.20"),
+        EMBEDDING_ALIAS,
+    ),
+    _plus_one(
+        "qwen2",
+        ("Qwen2ForCausalLM", "Qwen2_5_VLForConditionalGeneration", "Qwen3ForCausalLM"),
+        ("0.5.21", NEWEST),
+        AtEmbedding.DELIVERS,
+        Source("models/qwen2.py", "781, 462; qwen3.py:778, 530; qwen2_5_vl.py:990", "0.5.23"),
+    ),
+    _flags(
+        "qwen-moe",
+        ("Qwen2MoeForCausalLM", "Qwen3MoeForCausalLM"),
+        ("0.5.8", "0.5.10.post1"),
+        Source("models/qwen2_moe.py", "928, 688; qwen3_moe.py:1065", "0.5.10.post1"),
+        VERIFY_GRAPHS,
+        UNCLEARED_FLAGS,
+    ),
+    _flags(
+        "qwen-moe",
+        ("Qwen2MoeForCausalLM", "Qwen3MoeForCausalLM"),
+        ("0.5.11", NEWEST),
+        Source("models/qwen2_moe.py", "1418, 1201; qwen3_moe.py:1128", "0.5.23"),
+    ),
+    _flags(
+        "qwen-moe",
+        ("MellumForCausalLM",),
+        ("0.5.16", NEWEST),
+        Source("models/qwen3_moe.py", "1128; qwen2_moe.py:1201", "0.5.23"),
+    ),
+    _flags(
+        "qwen3-next",
+        ("Qwen3NextForCausalLM",),
+        ("0.5.9", "0.5.10.post1"),
+        Source("models/qwen3_next.py", "1113, 846", "0.5.10.post1"),
+        VERIFY_GRAPHS,
+        UNCLEARED_FLAGS,
+    ),
+    _flags(
+        "qwen3-next",
+        ("Qwen3NextForCausalLM",),
+        ("0.5.11", NEWEST),
+        Source("models/qwen3_next.py", "1286, 992", "0.5.23"),
+    ),
+    *_deepseek(
+        ("0.5.8", "0.5.10.post1"),
+        Setter.PLUS_ONE,
+        AtEmbedding.TYPE_ERROR,
+        ("2295, 2052", "841, capture in deepseek_v2.py:2052"),
+        VERIFY_GRAPHS,
+        PARTIAL_SUMS_DEEPSEEK,
+        EXPERT_GATHER,
+        kimi_from="0.5.10",
+        others=_GLM_LITE,
+    ),
+    *_deepseek(
+        ("0.5.11", "0.5.12.post1"),
+        Setter.PLUS_ONE,
+        AtEmbedding.TYPE_ERROR,
+        ("2529, 2275", "799, capture in deepseek_v2.py:2275"),
+        PARTIAL_SUMS_DEEPSEEK,
+        others=_GLM_LITE,
+    ),
+    *_deepseek(
+        ("0.5.13", "0.5.13.post1"),
+        Setter.PLUS_ONE_IF_FIRST_IS_ONE,
+        AtEmbedding.TYPE_ERROR,
+        ("2740, 2446", "834, capture in deepseek_v2.py:2446"),
+        PARTIAL_SUMS_DEEPSEEK,
+    ),
+    *_deepseek(
+        ("0.5.14", "0.5.16"),
+        Setter.PLUS_ONE_IF_FIRST_IS_ONE,
+        AtEmbedding.DELIVERS,
+        ("2915, 2613", "921, capture in deepseek_v2.py:2613"),
+    ),
+    *_deepseek(
+        ("0.5.17", "0.5.19"),
+        Setter.PLUS_ONE_IF_FIRST_IS_ONE,
+        AtEmbedding.DELIVERS,
+        ("3209, 2899", "926, capture in deepseek_v2.py:2899"),
+        shortfall=Shortfall.PACKER_ASSERT,
+    ),
+    *_deepseek(
+        ("0.5.20", NEWEST),
+        Setter.PLUS_ONE_IF_FIRST_IS_ONE,
+        AtEmbedding.DELIVERS,
+        ("3458, 3194", "928, capture in deepseek_v2.py:3194"),
+        shortfall=Shortfall.PACKER_ERROR,
+    ),
+    ClassRule(
+        family="glm4-moe-lite",
+        architectures=_GLM_LITE,
+        first="0.5.13",
+        last="0.5.20",
+        setter=Setter.PLUS_ONE_IF_FIRST_IS_ONE,
+        embedding=AtEmbedding.TYPE_ERROR,
+        reaches_last=False,
+        source=Source("models/glm4_moe_lite.py", "1001, 836", "0.5.20"),
+        malformed=Malformed.NEVER_MATCHES,
+        defects=(PARTIAL_SUMS_LATER,),
+    ),
+    ClassRule(
+        family="glm4-moe-lite",
+        architectures=_GLM_LITE,
+        first="0.5.21",
+        last=NEWEST,
+        setter=Setter.PLUS_ONE_IF_FIRST_IS_ONE,
+        embedding=AtEmbedding.DELIVERS,
+        reaches_last=False,
+        source=Source("models/glm4_moe_lite.py", "805, 657", "0.5.23"),
+        malformed=Malformed.NEVER_MATCHES,
+    ),
+    _plus_one(
+        "gpt-oss",
+        ("GptOssForCausalLM",),
+        ("0.5.8", "0.5.10.post1"),
+        AtEmbedding.TYPE_ERROR,
+        Source("models/gpt_oss.py", "1186, 627", "0.5.10.post1"),
+        VERIFY_GRAPHS,
+        PARTIAL_SUMS_LATER,
+    ),
+    _plus_one(
+        "gpt-oss",
+        ("GptOssForCausalLM",),
+        ("0.5.11", "0.5.16"),
+        AtEmbedding.TYPE_ERROR,
+        Source("models/gpt_oss.py", "1284, 692", "0.5.16"),
+        PARTIAL_SUMS_LATER,
+    ),
+    ClassRule(
+        family="gpt-oss",
+        architectures=("GptOssForCausalLM",),
+        first="0.5.17",
+        last="0.5.20",
+        setter=Setter.AS_IS_IF_LAST_LAYER,
+        embedding=AtEmbedding.ALIAS,
+        reaches_last=True,
+        source=Source("models/gpt_oss.py", "1349, 741-751", "0.5.20"),
+        defects=(PARTIAL_SUMS_LATER, EMBEDDING_ALIAS),
+    ),
+    ClassRule(
+        family="gpt-oss",
+        architectures=("GptOssForCausalLM",),
+        first="0.5.21",
+        last=NEWEST,
+        setter=Setter.AS_IS_IF_LAST_LAYER,
+        embedding=AtEmbedding.DELIVERS,
+        reaches_last=True,
+        source=Source("models/gpt_oss.py", "1337, 719-732", "0.5.23"),
+    ),
+)
+
+_NO_CLASS = "the class does not exist in this release"
+_NO_ATTRIBUTE = "AttributeError at load: the class has no set_eagle3_layers_to_capture"
+
+NO_SETTER: tuple[NoSetter, ...] = (
+    NoSetter(_KIMI, "0.5.8", "0.5.8.post1", _NO_CLASS, "models/ (0.5.8)"),
+    NoSetter(_KIMI, "0.5.9", "0.5.9", _NO_ATTRIBUTE, "models/kimi_k25.py (0.5.9)"),
+    NoSetter(("GlmMoeDsaForCausalLM",), "0.5.8", "0.5.8.post1", _NO_CLASS, "models/ (0.5.8)"),
+    NoSetter(("Qwen3NextForCausalLM",), "0.5.8", "0.5.8.post1", _NO_ATTRIBUTE, "models/qwen3_next.py (0.5.8)"),
+    NoSetter(
+        ("Mistral3ForConditionalGeneration", "DeepseekV4ForCausalLM", "NemotronHForCausalLM", "KimiLinearForCausalLM"),
+        FIRST,
+        "0.5.22",
+        _NO_ATTRIBUTE,
+        "models/ (0.5.22)",
+    ),
+    NoSetter(
+        ("Mistral3ForConditionalGeneration", "DeepseekV4ForCausalLM", "NemotronHForCausalLM", "KimiLinearForCausalLM"),
+        NEWEST,
+        NEWEST,
+        "ValueError at load: the model does not implement set_eagle3_layers_to_capture",
+        "model_executor/model_runner_components/attention_backend_setup.py:55-60 (0.5.23)",
+    ),
+)
+
+LLAMA_WIDTH_FIXED = WidthRule("llama-eagle3", (), 3, "models/llama_eagle3.py:135 (0.5.8 to 0.5.11)")
+LLAMA_WIDTH = WidthRule(
+    "llama-eagle3", ("num_aux_hidden_states", NESTED_IDS), 3, "models/llama_eagle3.py:148-156 (0.5.12 to 0.5.23)"
+)
+DEEPSEEK_WIDTH = WidthRule(
+    "deepseek-eagle3", (NESTED_IDS, IDS), 3, "models/kimi_k25_eagle3.py:47-58 (0.5.12 to 0.5.23)"
+)
+_DEEPSEEK_DRAFT = "Eagle3DeepseekV2ForCausalLM"
+_DEEPSEEK_DRAFT_SINCE = "0.5.12"
+_VARIABLE_WIDTH_SINCE = "0.5.12"
+_NULL_SECTION_UNTIL = "0.5.14"
+
+
+def see_draft(draft: Draft, version: str, variant: Mapping[str, str]) -> DraftSeen:  # noqa: ARG001  an Engine's form
+    """The draft as SGLang sees it: the raw config, whatever trainer wrote it."""
+    section = draft.config.get(SECTION)
+    recent = in_range(version, _VARIABLE_WIDTH_SINCE, NEWEST)
+    width = LLAMA_WIDTH if recent else LLAMA_WIDTH_FIXED
+    failure = None
+    if _DEEPSEEK_DRAFT in draft.architectures[:1]:
+        width = DEEPSEEK_WIDTH
+        if not in_range(version, _DEEPSEEK_DRAFT_SINCE, NEWEST):
+            failure = Failure(
+                FailureKind.DRAFT, True, f"the draft class {_DEEPSEEK_DRAFT} is not in this release (from 0.5.12 on)"
+            )
+    if SECTION in draft.config and section is None and in_range(version, FIRST, _NULL_SECTION_UNTIL):
+        failure = Failure(
+            FailureKind.DRAFT, True, "AttributeError in the draft worker: eagle_config is null (eagle_worker.py:191)"
+        )
+    elif section and not isinstance(section, dict) and recent:
+        failure = Failure(
+            FailureKind.DRAFT, True, "AttributeError in llama_eagle3.py: eagle_config is no object and has no get"
+        )
+    uses_aux = bool(section.get("use_aux_hidden_state", True)) if isinstance(section, dict) else True
+    return DraftSeen(draft.config, width, uses_aux=uses_aux, failure=failure)
+
+
+def adapt(rule: ClassRule | None, variant: Mapping[str, str]) -> ClassRule | None:
+    """A patched build delivers the embedding, cloned, wherever a stock one does not."""
+    if rule is None or variant.get(EMBEDDING_CAPTURE.name) != "patched":
+        return rule
+    defects = tuple(d for d in rule.defects if d is not EMBEDDING_ALIAS)
+    return replace(rule, embedding=AtEmbedding.DELIVERS, defects=defects)
+
+
+_USE_AUX = f"{SECTION}.use_aux_hidden_state"
+
+SGLANG = Engine(
+    name="sglang",
+    title="SGLang",
+    versions=VERSIONS,
+    options=(EMBEDDING_CAPTURE,),
+    variants=({},),
+    runner_option=None,
+    key_rules={"": KEYS},
+    timings={"": FIRST_FORWARD},
+    classes=CLASSES,
+    no_setter=NO_SETTER,
+    width_rules=(LLAMA_WIDTH_FIXED, LLAMA_WIDTH, DEEPSEEK_WIDTH),
+    see_draft=see_draft,
+    adapt=adapt,
+    spellings=(
+        {NESTED_IDS: Placeholder.IDS},
+        {NESTED_IDS: Placeholder.IDS, _USE_AUX: True},
+        {NESTED_IDS: Placeholder.IDS, "num_aux_hidden_states": Placeholder.COUNT},
+        {NESTED_IDS: Placeholder.IDS, _USE_AUX: True, "num_aux_hidden_states": Placeholder.COUNT},
+        {_USE_AUX: False},
+    ),
+)

@@ -1,0 +1,160 @@
+"""What a trainer is: in which releases its layer ids mean what, where they come from, and what its shards keep beside."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import TYPE_CHECKING
+
+from eagle_parity.drafts import IdList, id_list, look_up
+from eagle_parity.engines.engine import in_range
+from eagle_parity.errors import UsageError
+from eagle_parity.wiring import Boundary, Wiring
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from eagle_parity.drafts import Draft
+    from eagle_parity.targets import Target
+
+
+class IdMeaning(StrEnum):
+    """What an id names."""
+
+    LAYER_OUTPUT = "the output of that layer, counted from 0"
+    BOUNDARY = "the boundary itself: the output of the layer before, 0 for the embedding"
+
+
+class ListOrder(StrEnum):
+    """In which order a trainer concatenates."""
+
+    ASCENDING = "ascending"
+    BACKEND = "as listed with its transformers backend, ascending with its SGLang backend"
+    LISTED = "as listed"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TrainerRule:
+    """One trainer in a range of releases.
+
+    Attributes:
+        first, last: versions, inclusive.
+        meaning: of an id.
+        key: where the draft's config keeps the ids that it was trained with; None where it keeps none.
+        default: the ids for a target of N layers that are taken where no list is given.
+        order: of the concatenation.
+        last_state: for a target of N layers, the boundary of the state that is kept for the loss.
+        exactly: the number of ids that it insists on, None for any.
+        smallest: the smallest id that it takes.
+        source: where it was read.
+        remark: what the draft's config can't say.
+    """
+
+    first: str
+    last: str
+    meaning: IdMeaning
+    key: str | None
+    default: Callable[[int], tuple[int, ...]]
+    order: ListOrder
+    last_state: Callable[[int], Boundary]
+    source: str
+    exactly: int | None = None
+    smallest: int = 0
+    remark: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Trainer:
+    """A trainer and its rules.
+
+    Attributes:
+        name: ``specforge``.
+        title: ``SpecForge``.
+        rules: by version range.
+    """
+
+    name: str
+    title: str
+    rules: tuple[TrainerRule, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class TrainedWiring:
+    """The wiring that a head was trained on, and how that is known.
+
+    Attributes:
+        wiring: slots and last state.
+        source: in words, for messages and evidence.
+        ids: the ids behind it, where there were any.
+        key: where they stood; None for a trainer's default or a statement in boundaries.
+    """
+
+    wiring: Wiring
+    source: str
+    ids: tuple[int, ...] | None = None
+    key: str | None = None
+
+
+def trained_by(trainer: Trainer, version: str, draft: Draft, target: Target) -> TrainedWiring:
+    """The wiring that a trainer gives a draft on a target.
+
+    Raises:
+        UsageError: the version isn't known, or the trainer would not have trained this draft with these ids.
+    """
+    rule = next((r for r in trainer.rules if in_range(version, r.first, r.last)), None)
+    if rule is None:
+        known = ", ".join(f"{r.first} to {r.last}" for r in trainer.rules)
+        raise UsageError(
+            f"--trained-with {trainer.name}@{version}: not in the tables, which know {trainer.title} {known};"
+            " state the wiring with --trained-boundaries"
+        )
+    title = f"{trainer.title} {version}"
+    found = _ids_in(draft, rule.key, title)
+    n = target.num_layers
+    ids = found.ids if found is not None and found.ids else rule.default(n)
+    _refuse(rule, ids, title, found)
+    boundaries = [number + 1 if rule.meaning is IdMeaning.LAYER_OUTPUT else number for number in ids]
+    if any(not 0 <= boundary <= n for boundary in boundaries):
+        raise UsageError(
+            f"--trained-with {trainer.name}@{version}: ids {list(ids)} name no layers of a target with {n} layers;"
+            " was the draft trained for this target?"
+        )
+    if boundaries != sorted(boundaries):
+        if rule.order is ListOrder.BACKEND:
+            raise UsageError(
+                f"--trained-with {trainer.name}@{version}: the order of {list(ids)} depends on the backend that ran the"
+                " target (transformers: as listed, SGLang: ascending); state it with --trained-boundaries"
+            )
+        if rule.order is ListOrder.ASCENDING:
+            boundaries.sort()
+    taken = f"{found.key} {list(ids)}" if found is not None and found.ids else f"its default {list(ids)}"
+    remark = f"; {rule.remark}" if rule.remark and (found is None or not found.ids) else ""
+    return TrainedWiring(
+        Wiring(tuple(boundaries), rule.last_state(n)),
+        f"{title}: {taken}, an id is {rule.meaning.value} ({rule.source}){remark}",
+        ids=ids,
+        key=None if found is None or not found.ids else found.key,
+    )
+
+
+def _ids_in(draft: Draft, key: str | None, title: str) -> IdList | None:
+    if key is None:
+        return None
+    raw = look_up(draft.config, key)
+    if raw is None or raw == []:
+        return None
+    found = id_list(key, raw)
+    if found.ids is None:
+        raise UsageError(f"--trained-with: {title} keeps its ids in {key}, and there is {found.problem}")
+    return found
+
+
+def _refuse(rule: TrainerRule, ids: tuple[int, ...], title: str, found: IdList | None) -> None:
+    where = found.key if found is not None and found.ids else "its default"
+    way_out = "so this is not what the head was trained with; state that with --trained-boundaries or --shards"
+    if rule.exactly is not None and len(ids) != rule.exactly:
+        raise UsageError(f"--trained-with: {title} takes exactly {rule.exactly} ids, {where} has {len(ids)}, {way_out}")
+    if any(number < rule.smallest for number in ids):
+        raise UsageError(f"--trained-with: {title} refuses ids below {rule.smallest}, {where} is {list(ids)}, {way_out}")
+    if len(set(ids)) < len(ids):
+        raise UsageError(f"--trained-with: {where} {list(ids)} names a layer twice, {way_out}")
