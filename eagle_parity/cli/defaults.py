@@ -30,7 +30,12 @@ def read_defaults(source: str) -> dict[str, dict[str, Any]]:
         raise InputError(source, f"not YAML ({' '.join(str(error).split())[:120]})", expected=_EXPECTED) from error
     if not isinstance(values, dict) or not all(isinstance(v, dict) for v in values.values()):
         raise InputError(source, "not a mapping of subcommands to options", expected=_EXPECTED)
+    return {str(command): _by_parameter(options) for command, options in values.items()}
+
+
+def _by_parameter(options: dict[Any, Any], depth: int = 0) -> dict[str, Any]:
+    # One level more for commands with subcommands: capture: {transformers: {max-tokens: 40}}.
     return {
-        str(command): {str(option).replace("-", "_"): value for option, value in options.items()}
-        for command, options in values.items()
+        str(option).replace("-", "_"): _by_parameter(value, 1) if isinstance(value, dict) and depth == 0 else value
+        for option, value in options.items()
     }

@@ -256,6 +256,19 @@ def test_the_command_end_to_end(tiny_target: Path, tmp_path: Path, capsys: pytes
     assert run([*call, "--overwrite"]) == 0
 
 
+def test_a_replay_runs_over_the_tokens_of_a_capture(tiny_target: Path, tmp_path: Path) -> None:
+    sequences = [SEQUENCE, TokenSequence("b", (9, 8, 7))]
+    capture_transformers(tiny_target, sequences, tmp_path / "first", boundaries=[2, 5, 7])
+    call = ["capture", "transformers", "--target", str(tiny_target), "--output", str(tmp_path / "second"), "--quiet"]
+    assert run([*call, "--replay", str(tmp_path / "first")]) == 0
+    first, second = read_manifest(tmp_path / "first"), read_manifest(tmp_path / "second")
+    assert second.sequences == first.sequences
+    for index in range(2):
+        former, later = load(tmp_path / "first", index), load(tmp_path / "second", index)
+        assert torch.equal(former["token_ids"], later["token_ids"])
+        assert torch.equal(former["slot.1"], later["slot.5"])
+
+
 @pytest.mark.parametrize(
     "options",
     [
