@@ -322,6 +322,14 @@ NON_FINITE = _error(
     "A head fed NaN accepts nothing, and one trained on NaN is spoilt.",
     "Find the step that overflows: half precision, a kernel, a truncated file.",
 )
+PRECISION_DRIFT = _warning(
+    "EP222",
+    "precision-drift",
+    "The same layer, with more noise than rounding makes",
+    "Both sides are the same boundary, by margin, but further apart than the noise floor allows: a quantised target, a "
+    "kernel of lower precision.",
+    "Give a second live capture with --noise, or capture the target in the precision that it is served in.",
+)
 UNEXPLAINED_DIFFERENCE = _error(
     "EP224",
     "unexplained-difference",
@@ -373,6 +381,7 @@ FINDINGS: tuple[FindingKind, ...] = (
     TOKEN_MISMATCH,
     TRUNCATED_CAPTURE,
     NON_FINITE,
+    PRECISION_DRIFT,
     UNEXPLAINED_DIFFERENCE,
     UNREADABLE_SHARD,
     MISDECLARED_WIRING,

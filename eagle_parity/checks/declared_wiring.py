@@ -1,0 +1,45 @@
+"""Are the states what the files, or the call, say they are?"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from eagle_parity.checks.check import Check, Outcomes
+from eagle_parity.findings import MISDECLARED_WIRING
+
+if TYPE_CHECKING:
+    from eagle_parity.comparison.identity import Identity
+    from eagle_parity.comparison.views import Comparison
+
+
+def run(comparison: Comparison) -> Outcomes:
+    """One finding a side whose declaration the reference contradicts."""
+    if not comparison.enough:
+        return
+    measurements, views = comparison.measurements, comparison.views
+    for role, side in (("trained", measurements.trained), ("live", measurements.live)):
+        wrong: list[dict[str, Any]] = []
+        for view in views[: side.slots]:
+            slot = view.measurement.slot
+            identity: Identity | None = getattr(view, role)
+            declared = side.declared[slot] if slot < len(side.declared) else None
+            if declared is None or identity is None or not identity.settled:
+                continue
+            if identity.candidate.boundary != declared:
+                wrong.append({"slot": slot, "declared": declared, **identity.evidence()})
+        if wrong:
+            listed = "; ".join(f"slot {w['slot']}: declared {w['declared']}, measured {w['nearest']}" for w in wrong)
+            yield MISDECLARED_WIRING.finding(
+                f"the {role} side's declared wiring ({side.declared_by or 'declared'}) is not what its states are: "
+                f"{listed}",
+                evidence={"side": role, "declared": list(side.declared), "slots": wrong},
+            )
+
+
+DECLARED_WIRING = Check(
+    name="declared-wiring",
+    question="Are the states the boundaries that a manifest, a trainer's rule or the call says they are?",
+    emits=(MISDECLARED_WIRING,),
+    needs="a reference, and a declaration",
+    run=run,
+)

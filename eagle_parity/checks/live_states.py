@@ -1,0 +1,205 @@
+"""What is a live state that is no known state as it stands, and do all rows agree where the medians do?"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from eagle_parity.checks.check import Check, Outcomes
+from eagle_parity.comparison.evidence import applied_thresholds, rounded
+from eagle_parity.findings import (
+    BY_NAME,
+    MISSING_RESIDUAL,
+    NORM_STAGE,
+    PRECISION_DRIFT,
+    SCALED,
+    TOKEN_SHIFT,
+    UNEXPLAINED_DIFFERENCE,
+)
+from eagle_parity.results import Skip
+
+if TYPE_CHECKING:
+    from eagle_parity.comparison.measurements import Fit
+    from eagle_parity.comparison.thresholds import Thresholds
+    from eagle_parity.comparison.views import Comparison, SlotView
+    from eagle_parity.findings import Finding
+
+SMALLEST_DISTANCE = 1e-6
+"""An explanation that leaves nothing has no finite margin."""
+
+
+def run(comparison: Comparison) -> Outcomes:
+    """Explained and unexplained differences, rows that disagree, and drift of the right layer."""
+    if not comparison.enough or comparison.displaced:
+        return
+    yield from _explained(comparison)
+    for view in comparison.views:
+        if view.agrees and view.bad_rows:
+            yield _bad_rows(view, comparison.thresholds)
+        elif _is_drift(comparison, view):
+            yield _drift(view)
+
+
+def _is_drift(comparison: Comparison, view: SlotView) -> bool:
+    expected, actual = comparison.expected, comparison.actual
+    slot = view.measurement.slot
+    return (
+        view.measurement.pair is not None
+        and not view.agrees
+        and slot < min(len(expected), len(actual))
+        and actual[slot] is not None
+        and actual[slot] == expected[slot]
+    )
+
+
+def _explained(comparison: Comparison) -> Outcomes:
+    """One finding for slots that one explanation with the same numbers fits, one a slot otherwise."""
+    explained: dict[tuple[str, str], list[tuple[SlotView, Fit]]] = {}
+    thresholds = comparison.thresholds
+    for view in comparison.open_views:
+        pair = view.measurement.pair
+        fit = _best_fit(view, thresholds)
+        if fit is not None:
+            explained.setdefault((fit.name, _signature(fit)), []).append((view, fit))
+        elif pair is not None and _undecided(comparison, view):
+            yield Skip(
+                check=f"slot {view.measurement.slot}",
+                reason=f"its distance {pair.distance:.3f} is more than numerics usually make ({view.limit:.3g}) and "
+                f"less than a wrong layer usually makes ({thresholds.identity_distance:g}): give a --reference, or a second "
+                "live capture with --noise",
+                blocks_verdict=True,
+            )
+        else:
+            yield _unexplained(view, thresholds)
+    for group in explained.values():
+        yield _fit_finding(group, thresholds)
+
+
+def _undecided(comparison: Comparison, view: SlotView) -> bool:
+    pair = view.measurement.pair
+    near = pair is not None and pair.distance <= comparison.thresholds.identity_distance
+    tie = view.live is not None and view.live.tie
+    return (near and comparison.measurements.reference_boundaries is None) or tie
+
+
+def _best_fit(view: SlotView, thresholds: Thresholds) -> Fit | None:
+    """The simplest explanation that brings the distance to the limit; fits come sorted by distance."""
+    fitting = [
+        fit
+        for fit in view.measurement.fits
+        if fit.distance <= (fit.limit or max(thresholds.parity_distance, view.limit))
+    ]
+    return min(fitting, key=lambda fit: (fit.parameters, fit.distance), default=None)
+
+
+def _signature(fit: Fit) -> str:
+    """What two slots must share to have one root cause: a shift is one fault, whichever layers it hits."""
+    values = {name: round(v, 2) if isinstance(v, float) else v for name, v in fit.values.items()}
+    return str(values if fit.name in {"token-shift", "scaled"} else {})
+
+
+def _fit_finding(group: list[tuple[SlotView, Fit]], thresholds: Thresholds) -> Finding:
+    kind = BY_NAME[group[0][1].name]
+    slots: list[dict[str, Any]] = []
+    for view, fit in group:
+        others = [other for other in view.measurement.fits if other.name != fit.name]
+        pair = view.measurement.pair
+        slots.append(
+            {
+                "slot": view.measurement.slot,
+                "explanation": fit.formula,
+                "distance_before": rounded(pair.distance) if pair else None,
+                "distance_left": rounded(fit.distance),
+                "parameters": fit.parameters,
+                **fit.values,
+                "side": fit.side,
+                "runner_up": others[0].formula if others else None,
+                "runner_up_distance": rounded(others[0].distance) if others else None,
+            }
+        )
+    lines = "; ".join(f"slot {view.measurement.slot}: the {fit.side} state is {fit.formula}" for view, fit in group)
+    worst = min(_margin(slot["runner_up_distance"], slot["distance_left"]) for slot in slots)
+    return kind.finding(
+        f"{lines} (what is left: {max(fit.distance for _, fit in group):.3g}).",
+        evidence={"slots": slots, "thresholds": applied_thresholds(thresholds)},
+        confidence=round(min(0.999, max(0.5, 1 - 1 / worst**2)), 3),
+        slot=group[0][0].measurement.slot if len(group) == 1 else None,
+    )
+
+
+def _margin(runner_up: float | None, left: float) -> float:
+    """How much further away the next kind of explanation is; at least one."""
+    return max(1.0, (1.0 if runner_up is None else runner_up) / max(left, SMALLEST_DISTANCE))
+
+
+def _unexplained(view: SlotView, thresholds: Thresholds) -> Finding:
+    pair = view.measurement.pair
+    distance = pair.distance if pair else 0.0
+    nearest = view.live or view.live_among_trained
+    tried = sorted({fit.name for fit in view.measurement.fits})
+    ruled_out = "identity with any known state" + (f", {', '.join(tried)}" if tried else "")
+    near = (
+        f"; the nearest known state is {nearest.candidate.label} at {nearest.candidate.distance:.3g}" if nearest else ""
+    )
+    return UNEXPLAINED_DIFFERENCE.finding(
+        f"slot {view.measurement.slot} differs by {distance:.3g} (limit {view.limit:.3g}){near}. "
+        f"Ruled out: {ruled_out}.",
+        evidence={
+            "distance": rounded(distance),
+            "limit": rounded(view.limit),
+            "nearest": nearest.evidence() if nearest else None,
+            "tried": [
+                {"explanation": fit.formula, "distance_left": rounded(fit.distance)}
+                for fit in view.measurement.fits[:5]
+            ],
+            "worst_sequence": list(pair.worst_sequence) if pair and pair.worst_sequence else None,
+            "thresholds": applied_thresholds(thresholds),
+        },
+        slot=view.measurement.slot,
+    )
+
+
+def _bad_rows(view: SlotView, thresholds: Thresholds) -> Finding:
+    pair = view.measurement.pair
+    assert pair is not None  # noqa: S101  agrees implies a pair
+    return UNEXPLAINED_DIFFERENCE.finding(
+        f"slot {view.measurement.slot}: {view.bad_rows} of {pair.rows} rows ({view.bad_rows / pair.rows:.0%}) are off by "
+        f"more than {view.bad_row_limit:.3g} although the median is {pair.distance:.3g}: some rows belong to "
+        "something else",
+        evidence={
+            "bad_rows": view.bad_rows,
+            "rows": pair.rows,
+            "share": rounded(view.bad_rows / pair.rows),
+            "limit": rounded(view.bad_row_limit),
+            "distance": rounded(pair.distance),
+            "worst_sequence": list(pair.worst_sequence) if pair.worst_sequence else None,
+            "thresholds": applied_thresholds(thresholds),
+        },
+        remedy="Capture the same sequences one at a time, with prefix caching off, and compare again.",
+        slot=view.measurement.slot,
+    )
+
+
+def _drift(view: SlotView) -> Finding:
+    pair = view.measurement.pair
+    assert pair is not None  # noqa: S101  drift implies a pair
+    label = view.live.candidate.label if view.live else "the trained state"
+    return PRECISION_DRIFT.finding(
+        f"slot {view.measurement.slot} is {label} on both sides, but they differ by {pair.distance:.3g} "
+        f"(noise limit {view.limit:.3g})",
+        evidence={
+            "distance": rounded(pair.distance),
+            "limit": rounded(view.limit),
+            "trained": view.trained.evidence() if view.trained else None,
+            "live": view.live.evidence() if view.live else None,
+        },
+        slot=view.measurement.slot,
+    )
+
+
+LIVE_STATES = Check(
+    name="live-states",
+    question="What is a live state that is no known state as it stands, and do all of its rows agree?",
+    emits=(TOKEN_SHIFT, SCALED, MISSING_RESIDUAL, NORM_STAGE, PRECISION_DRIFT, UNEXPLAINED_DIFFERENCE),
+    needs="sequences with the same tokens",
+    run=run,
+)

@@ -1,0 +1,338 @@
+"""The comparison as a whole: two sides, and what else was given, to a result."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from eagle_parity.comparison.alignment import Aligner, boundary_candidate
+from eagle_parity.comparison.judge import judge
+from eagle_parity.comparison.last_state import settle_last_states
+from eagle_parity.comparison.measure import MAX_EXAMPLES, Measured, measure_pairs
+from eagle_parity.comparison.measurements import (
+    EMBEDDING_ROWS,
+    Candidate,
+    Fit,
+    Measurements,
+    SequenceTally,
+    Side,
+    SlotMeasurement,
+)
+from eagle_parity.comparison.pairing import PrefixIndex, pair_sequences, read_ids
+from eagle_parity.comparison.sample import PairSources, sample_of, sample_pairs
+from eagle_parity.comparison.thresholds import Thresholds
+from eagle_parity.comparison.views import look_at
+from eagle_parity.errors import InputError, UsageError
+from eagle_parity.explanations import EXPLANATIONS
+from eagle_parity.hidden_states import HiddenStates, LastStateRule, StateSequence
+from eagle_parity.results import FailOn, Input, conclude
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    import torch
+
+    from eagle_parity.comparison.pairing import Pairing
+    from eagle_parity.results import Result
+    from eagle_parity.targets import Target
+    from eagle_parity.wiring import BoundaryEntry
+
+KEPT_FITS = 8
+"""Fits a slot that the result keeps: the explanation, its runners-up, and what else was near."""
+
+
+@dataclass(frozen=True)
+class DiffInputs:
+    """What a comparison is made of.
+
+    Attributes:
+        trained, live: the two sides.
+        reference: a capture of all (or some) boundaries over the same tokens.
+        noise: a second capture of the live side.
+        target: for the embedding's rows, the final norm and the number of layers.
+        trained_boundaries, live_boundaries, reference_boundaries: what the files can't say and the user can; one entry
+            more than slots names the last state.
+    """
+
+    trained: HiddenStates
+    live: HiddenStates
+    reference: HiddenStates | None = None
+    noise: HiddenStates | None = None
+    target: Target | None = None
+    trained_boundaries: tuple[BoundaryEntry, ...] | None = None
+    live_boundaries: tuple[BoundaryEntry, ...] | None = None
+    reference_boundaries: tuple[BoundaryEntry, ...] | None = None
+    thresholds: Thresholds = field(default_factory=Thresholds)
+
+
+def diff_captures(
+    inputs: DiffInputs,
+    *,
+    fail_on: FailOn = FailOn.ERROR,
+    progress: Callable[[int], None] = lambda _tokens: None,
+) -> Result:
+    """Compares two sides and draws the verdict.
+
+    Raises:
+        UsageError: a list of boundaries doesn't fit its side.
+        InputError: the reference doesn't say which boundaries it holds, or is of another hidden size.
+    """
+    measurements, inputs = measure_diff(inputs, progress)
+    judgement = judge(measurements, inputs.thresholds)
+    return conclude(
+        "diff-captures",
+        outcomes=judgement.outcomes,
+        judged=judgement.judged,
+        fail_on=fail_on,
+        inputs=_describe_inputs(inputs),
+        wiring=judgement.wiring,
+        measurements=_plain(measurements),
+    )
+
+
+def measure_diff(inputs: DiffInputs, progress: Callable[[int], None]) -> tuple[Measurements, DiffInputs]:
+    """The numbers of a comparison, and the inputs with their last states settled."""
+    started = time.perf_counter()
+    reference_boundaries = _reference_boundaries(inputs)
+    pairing = pair_sequences(inputs.trained, inputs.live)
+    aligner = _aligner(inputs, reference_boundaries)
+    trained_states, live_states, notes = settle_last_states(
+        aligner, pairing, inputs.trained_boundaries, inputs.live_boundaries
+    )
+    inputs = replace(inputs, trained=trained_states, live=live_states)
+    aligner = replace(aligner, trained=inputs.trained, live=inputs.live)
+    trained = _side(inputs.trained, inputs.trained_boundaries, "--trained-boundaries", notes.get("trained"))
+    live = _side(inputs.live, inputs.live_boundaries, "--live-boundaries", notes.get("live"))
+    tally = _tally(pairing)
+    comparable = trained.hidden_size == live.hidden_size
+    measured = measure_pairs(pairing.pairs if comparable else [], aligner, _known(aligner), progress)
+    measurements = Measurements(
+        thresholds=inputs.thresholds,
+        num_layers=inputs.target.num_layers if inputs.target else _fact(inputs, "num_layers"),
+        tokens=measured.tokens,
+        sequences=msgspec.structs.replace(
+            tally,
+            with_reference=measured.with_reference,
+            truncated=measured.truncated[:MAX_EXAMPLES],
+            truncated_count=len(measured.truncated),
+        ),
+        trained=_with_measured(trained, measured.trained_last, pairing.unreadable_trained, measured),
+        live=_with_measured(live, measured.live_last, pairing.unreadable_live, None),
+        slots=measured.slots,
+        reference_boundaries=None if inputs.reference is None else list(reference_boundaries),
+        embedding_rows=aligner.embedding is not None,
+        seconds=0.0,
+    )
+    unexplained = [view.measurement.slot for view in look_at(measurements, inputs.thresholds).open_views]
+    slots = _explain(measurements.slots, unexplained, pairing, aligner, inputs) if unexplained else measurements.slots
+    seconds = round(time.perf_counter() - started, 3)
+    return msgspec.structs.replace(measurements, slots=slots, seconds=seconds), inputs
+
+
+# Sides --------------------------------------------------------------------------------------------------------------
+
+
+def _side(states: HiddenStates, boundaries: tuple[BoundaryEntry, ...] | None, option: str, note: str | None) -> Side:
+    layout = states.layout
+    declared: list[BoundaryEntry] = list(layout.declared.slots) if layout.declared else [None] * layout.slots
+    declared_by = layout.declared_by
+    last_state = (layout.declared.last_state if layout.declared else None) or layout.last_state_boundary
+    if boundaries is not None:
+        if len(boundaries) not in {layout.slots, layout.slots + 1}:
+            raise UsageError(
+                f"{option}: {len(boundaries)} boundaries for {layout.slots} slots of {states.path}; give one for each "
+                "slot, and one more for the last state if you know it"
+            )
+        declared, declared_by = list(boundaries[: layout.slots]), option
+        if len(boundaries) > layout.slots:
+            last_state = boundaries[-1]
+    return Side(
+        slots=layout.slots,
+        hidden_size=layout.hidden_size,
+        declared=declared,
+        declared_by=declared_by,
+        last_state_declared=last_state,
+        last_state_note=note,
+    )
+
+
+def _with_measured(side: Side, last_state: Any, unreadable: Sequence[Any], measured: Measured | None) -> Side:
+    files = [*unreadable, *(measured.unreadable if measured else ())]
+    return msgspec.structs.replace(side, last_state=last_state, unreadable=[(f.name, f.reason) for f in files])
+
+
+def _reference_boundaries(inputs: DiffInputs) -> tuple[BoundaryEntry, ...]:
+    reference = inputs.reference
+    if reference is None:
+        return ()
+    layout = reference.layout
+    states = layout.slots + (layout.last_state is LastStateRule.STORED)
+    if layout.hidden_size != inputs.trained.layout.hidden_size == inputs.live.layout.hidden_size:
+        raise InputError(
+            reference.path,
+            f"its states have hidden size {layout.hidden_size}",
+            expected=f"{inputs.trained.layout.hidden_size}, as both sides have",
+            remedy="capture the same target with --reference",
+        )
+    if inputs.reference_boundaries is not None:
+        if len(inputs.reference_boundaries) not in {layout.slots, states}:
+            raise UsageError(
+                f"--reference-boundaries: {len(inputs.reference_boundaries)} boundaries for {states} states of "
+                f"{reference.path}"
+            )
+        return inputs.reference_boundaries
+    if layout.declared is None or not layout.declared.known:
+        raise InputError(
+            reference.path,
+            "it doesn't say which boundaries it holds",
+            expected="a capture of known boundaries (`eagle-parity capture transformers --boundaries all`)",
+            remedy="or name them with --reference-boundaries, e.g. 0-30,post_norm",
+        )
+    last_state = layout.declared.last_state or layout.last_state_boundary
+    return (*layout.declared.slots, *([last_state] if layout.last_state is LastStateRule.STORED else []))
+
+
+# Sequences ----------------------------------------------------------------------------------------------------------
+
+
+def _aligner(inputs: DiffInputs, reference_boundaries: tuple[BoundaryEntry, ...]) -> Aligner:
+    from eagle_parity.target_weights import find_embedding
+
+    embedding = find_embedding(inputs.target) if inputs.target else None
+    if inputs.target and inputs.target.hidden_size != inputs.trained.layout.hidden_size:
+        embedding = None
+    return Aligner(
+        trained=inputs.trained,
+        live=inputs.live,
+        reference=inputs.reference,
+        reference_index=None if inputs.reference is None else PrefixIndex(read_ids(inputs.reference)[0]),
+        reference_boundaries=reference_boundaries,
+        noise=inputs.noise,
+        noise_index=None if inputs.noise is None else PrefixIndex(read_ids(inputs.noise)[0]),
+        embedding=embedding,
+    )
+
+
+def _known(aligner: Aligner) -> list[Candidate]:
+    known = [boundary_candidate(boundary) for boundary in aligner.reference_boundaries if boundary is not None]
+    if aligner.embedding is not None:
+        known.append(Candidate(label=EMBEDDING_ROWS, boundary=0, distance=0.0))
+    return known
+
+
+def _tally(pairing: Pairing) -> SequenceTally:
+    by_how = {how: sum(pair.how == how for pair in pairing.pairs) for how in ("equal", "prefix", "suffix", "name")}
+    mismatched = []
+    for pair in pairing.pairs:
+        trained, live = pair.trained.ids, pair.live.ids
+        if pair.how == "name" or (pair.how == "prefix" and pair.length < min(len(trained), len(live))):
+            overlap = min(len(trained), len(live))
+            different = (trained[:overlap] != live[:overlap]).nonzero().flatten()
+            first = int(different[0])
+            mismatched.append(
+                f"{pair.trained.name}: from position {first} on (id {int(trained[first])} trained, "
+                f"{int(live[first])} live), {len(different)} of {overlap} ids"
+            )
+    return SequenceTally(
+        paired=by_how["equal"],
+        by_prefix=by_how["prefix"],
+        by_suffix=by_how["suffix"],
+        by_name=by_how["name"],
+        unpaired_trained=len(pairing.unpaired_trained),
+        unpaired_live=len(pairing.unpaired_live),
+        padded=sum(pair.padded for pair in pairing.pairs),
+        mismatched=mismatched[:MAX_EXAMPLES],
+        mismatched_count=len(mismatched),
+    )
+
+
+# Explanations -------------------------------------------------------------------------------------------------------
+
+
+def _explain(
+    slots: list[SlotMeasurement], unexplained: list[int], pairing: Pairing, aligner: Aligner, inputs: DiffInputs
+) -> list[SlotMeasurement]:
+    sampled = sample_pairs(pairing.pairs, aligner)
+    if not sampled.pairs:
+        return slots
+    final_norm = _final_norm(inputs)
+    explained = list(slots)
+    for slot in unexplained:
+        fits: list[Fit] = []
+        for side in ("live", "trained"):
+            sources = PairSources(sampled, final_norm, side=side)
+            sample = sample_of(sampled, slot, side=side)
+            for explanation in EXPLANATIONS:
+                fits += [msgspec.structs.replace(fit, side=side) for fit in explanation.propose(sample, sources)]
+        fits.sort(key=lambda fit: fit.distance)
+        kept: list[Fit] = fits[:KEPT_FITS]
+        # The best of each kind is kept too: a runner-up is one of another kind.
+        for fit in fits:
+            if fit.name not in {other.name for other in kept}:
+                kept.append(fit)
+        finite = [fit for fit in kept if fit.distance < float("inf")]
+        explained[slot] = msgspec.structs.replace(slots[slot], fits=finite)
+    return explained
+
+
+def _final_norm(inputs: DiffInputs) -> torch.Tensor | None:
+    from eagle_parity.target_weights import read_final_norm
+
+    if inputs.target is None or inputs.target.hidden_size != inputs.trained.layout.hidden_size:
+        return None
+    return read_final_norm(inputs.target)
+
+
+# The result ---------------------------------------------------------------------------------------------------------
+
+
+def _describe_inputs(inputs: DiffInputs) -> list[Input]:
+    described = [
+        _describe(role, states)
+        for role, states in (
+            ("trained", inputs.trained),
+            ("live", inputs.live),
+            ("reference", inputs.reference),
+            ("noise", inputs.noise),
+        )
+        if states is not None
+    ]
+    if inputs.target is not None:
+        described.append(
+            Input(role="target", path=inputs.target.path, format="config", hidden_size=inputs.target.hidden_size)
+        )
+    return described
+
+
+def _describe(role: str, states: HiddenStates) -> Input:
+    tokens = 0
+    sequences = 0
+    for sequence in states:
+        if isinstance(sequence, StateSequence):
+            sequences += 1
+            tokens += len(sequence.token_ids) if sequence.token_ids is not None else sequence.rows
+    return Input(
+        role=role,
+        path=str(states.path),
+        format=states.layout.format,
+        sequences=sequences,
+        tokens=tokens,
+        slots=states.layout.slots,
+        hidden_size=states.layout.hidden_size,
+    )
+
+
+def _fact(inputs: DiffInputs, name: str) -> int | None:
+    for states in (inputs.reference, inputs.live, inputs.trained):
+        value = states.layout.facts.get(name) if states is not None else None
+        if isinstance(value, int):
+            return value
+    return None
+
+
+def _plain(measurements: Measurements) -> dict[str, Any]:
+    content: dict[str, Any] = msgspec.to_builtins(measurements)
+    return content

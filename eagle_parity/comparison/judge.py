@@ -1,0 +1,122 @@
+"""The verdict on a comparison: plain numbers in, findings out.
+
+No tensor is touched, so that ``report`` judges a saved result again with other thresholds. The checks run in an order
+in which one root cause gives one error: what can't be compared, what isn't a number, which state each slot is, and only
+then what is left unexplained.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from eagle_parity.checks.declared_wiring import DECLARED_WIRING
+from eagle_parity.checks.live_states import LIVE_STATES
+from eagle_parity.checks.live_wiring import LIVE_WIRING
+from eagle_parity.checks.numbers import NUMBERS
+from eagle_parity.checks.sequence_pairs import SEQUENCE_PAIRS
+from eagle_parity.checks.unreadable_files import UNREADABLE_FILES
+from eagle_parity.comparison.evidence import label_boundary
+from eagle_parity.comparison.identity import identify, trained_label
+from eagle_parity.comparison.measurements import measurements_of
+from eagle_parity.comparison.views import Comparison, look_at, settled
+from eagle_parity.results import FailOn, LastStates, Result, Skip, WiringSummary, conclude
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from eagle_parity.checks.check import Check
+    from eagle_parity.comparison.measurements import Measurements, StateMeasurement
+    from eagle_parity.comparison.thresholds import Thresholds
+    from eagle_parity.findings import Finding
+    from eagle_parity.wiring import BoundaryEntry
+
+COMPARISON_CHECKS: tuple[Check[Comparison], ...] = (
+    UNREADABLE_FILES,
+    SEQUENCE_PAIRS,
+    NUMBERS,
+    DECLARED_WIRING,
+    LIVE_WIRING,
+    LIVE_STATES,
+)
+
+
+@dataclass(frozen=True)
+class Judgement:
+    """What was concluded.
+
+    Attributes:
+        outcomes: findings and skips.
+        wiring: the trained and live wirings as far as they are known.
+        judged: whether any slot was compared.
+    """
+
+    outcomes: list[Finding | Skip]
+    wiring: WiringSummary
+    judged: bool
+
+
+def judge(measurements: Measurements, thresholds: Thresholds) -> Judgement:
+    """Draws the findings from the measurements."""
+    comparison = look_at(measurements, thresholds)
+    outcomes: list[Finding | Skip] = []
+    for check in COMPARISON_CHECKS:
+        outcomes.extend(check.run(comparison))
+    # Another hidden size is a judgement; too few tokens are none.
+    judged = comparison.enough or not comparison.same_shape
+    return Judgement(outcomes, _wiring(comparison), judged=judged)
+
+
+def rejudge(result: Result, assignments: Sequence[str]) -> Result:
+    """A saved result judged by other thresholds: ``["parity_distance=0.1"]``.
+
+    Raises:
+        UsageError: an assignment names no threshold or no positive number.
+        InputError: the result holds no measurements of a comparison.
+    """
+    measurements = measurements_of(result.measurements, path="the result")
+    thresholds = measurements.thresholds.replace(list(assignments))
+    judgement = judge(measurements, thresholds)
+    return conclude(
+        result.command,
+        outcomes=judgement.outcomes,
+        judged=judgement.judged,
+        fail_on=FailOn.ERROR,
+        inputs=result.inputs,
+        wiring=judgement.wiring,
+        measurements={**result.measurements, "thresholds": thresholds.as_dict()},
+    )
+
+
+def _wiring(comparison: Comparison) -> WiringSummary:
+    """Both wirings, measured where they could be and declared otherwise."""
+    trained, live = comparison.measurements.trained, comparison.measurements.live
+    if not comparison.enough:
+        return WiringSummary(
+            num_layers=comparison.measurements.num_layers,
+            trained=list(trained.declared),
+            live=list(live.declared),
+            last_state=LastStates(trained=trained.last_state_declared, live=live.last_state_declared),
+        )
+    names = {trained_label(slot) for slot in range(len(comparison.expected))}
+    live_boundaries: list[BoundaryEntry] = []
+    for slot, label in enumerate(comparison.actual):
+        identity = comparison.views[slot].live
+        if identity is not None and settled(identity):
+            live_boundaries.append(identity.candidate.boundary)
+        else:
+            live_boundaries.append(None if label in names else label_boundary(label))
+    return WiringSummary(
+        num_layers=comparison.measurements.num_layers,
+        trained=[None if label in names else label_boundary(label) for label in comparison.expected],
+        live=live_boundaries,
+        last_state=LastStates(
+            trained=_last(trained.last_state, trained.last_state_declared, comparison.thresholds),
+            live=_last(live.last_state, live.last_state_declared, comparison.thresholds),
+        ),
+    )
+
+
+def _last(state: StateMeasurement | None, declared: BoundaryEntry, thresholds: Thresholds) -> BoundaryEntry:
+    identity = identify(state, thresholds, family="boundaries") if state is not None else None
+    return identity.candidate.boundary if identity is not None and identity.settled else declared

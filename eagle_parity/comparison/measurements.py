@@ -1,0 +1,235 @@
+"""What was measured, as plain numbers: all that a verdict needs, and all that a result file keeps."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from eagle_parity.comparison.thresholds import Thresholds
+from eagle_parity.errors import InputError
+from eagle_parity.wiring import BoundaryEntry
+
+EMBEDDING_ROWS = "the target's embedding rows"
+LAST_STATE = "the trained last state"
+
+
+class Candidate(msgspec.Struct, frozen=True, kw_only=True):
+    """One state that a slot was compared with.
+
+    Attributes:
+        label: its identity: ``boundary 3``, ``trained slot 1``, ``the trained last state``.
+        boundary: where it is a boundary.
+        trained_slot: where it is a slot of the trained side.
+        distance: median over tokens of the relative error; sinks and non-finite rows left out.
+    """
+
+    label: str
+    distance: float
+    boundary: BoundaryEntry = None
+    trained_slot: int | None = None
+
+
+class RepeatedTokens(msgspec.Struct, frozen=True, kw_only=True):
+    """How much rows of one token differ between its places in a sequence: nothing at all for the embedding.
+
+    Attributes:
+        pairs: number of row pairs.
+        distance: the 90th percentile of their relative error.
+    """
+
+    pairs: int
+    distance: float
+
+
+class StateMeasurement(msgspec.Struct, frozen=True, kw_only=True):
+    """One state of one side against its candidates.
+
+    Attributes:
+        rows: rows that were compared.
+        non_finite_rows: rows with a NaN or an infinity; they are in no other number.
+        dtype: as stored.
+        candidates: nearest first.
+        repeated_tokens: the test for the embedding; None without repetitions.
+        median_norm: of its rows.
+    """
+
+    rows: int
+    non_finite_rows: int
+    dtype: str
+    candidates: list[Candidate]
+    median_norm: float
+    repeated_tokens: RepeatedTokens | None = None
+
+
+class Dimension(msgspec.Struct, frozen=True, kw_only=True):
+    """One hidden dimension, trained against live."""
+
+    index: int
+    mean_trained: float
+    mean_live: float
+    std_trained: float
+    std_live: float
+    max_difference: float
+    rms_difference: float
+
+
+class PairMeasurement(msgspec.Struct, frozen=True, kw_only=True):
+    """Slot i of the trained side against slot i of the live side.
+
+    Attributes:
+        rows: compared rows, without sinks and non-finite ones.
+        distance: median over tokens of the relative error.
+        p90, p99, largest: further quantiles of it.
+        errors: ``[upper edge, count]`` pairs: the distribution, so that other limits can be applied later.
+        worst_sequence: the sequence with the greatest median, and that median.
+        sink_rows: sink tokens, compared apart.
+        sink_distance: their greatest relative error; None without sinks.
+        mean_correlation: mean over dimensions of Pearson's r.
+        worst_dimensions: those with the greatest rms difference against their standard deviation.
+        noise: median distance between two captures of the live side, where a second was given.
+    """
+
+    rows: int
+    distance: float
+    p90: float
+    p99: float
+    largest: float
+    errors: list[tuple[float, int]]
+    worst_sequence: tuple[str, float] | None
+    sink_rows: int
+    sink_distance: float | None
+    mean_correlation: float
+    worst_dimensions: list[Dimension]
+    noise: float | None = None
+
+
+class Fit(msgspec.Struct, frozen=True, kw_only=True):
+    """An explanation that was tried on a slot.
+
+    Attributes:
+        name: the finding that it would be.
+        candidate: what it starts from.
+        formula: in words: ``2.00 times boundary 16``.
+        distance: what is left of the difference, on rows that nothing was fitted on.
+        limit: up to where it counts as explained, if that isn't the usual limit: differences of near-equal states
+            carry more noise.
+        side: whose state it explains.
+        parameters: how many numbers were fitted or chosen.
+        values: the fitted numbers.
+    """
+
+    name: str
+    candidate: Candidate
+    formula: str
+    distance: float
+    parameters: int
+    values: dict[str, Any]
+    limit: float | None = None
+    side: str = "live"
+
+
+class SlotMeasurement(msgspec.Struct, frozen=True, kw_only=True):
+    """All about one slot position.
+
+    Attributes:
+        slot: its position.
+        trained, live: each side's state; None where that side has no such slot.
+        pair: the two against each other.
+        fits: explanations that were tried on the live state, best first; empty where none was needed.
+    """
+
+    slot: int
+    trained: StateMeasurement | None
+    live: StateMeasurement | None
+    pair: PairMeasurement | None
+    fits: list[Fit] = []
+
+
+class SequenceTally(msgspec.Struct, frozen=True, kw_only=True):
+    """What became of the sequences.
+
+    Attributes:
+        paired: by equal token ids.
+        by_prefix, by_suffix: aligned because one side's ids are the beginning or end of the other's.
+        by_name: of one name and mostly equal ids.
+        unpaired_trained, unpaired_live: left over.
+        with_reference: pairs that the reference covers.
+        truncated: a line for each sequence that lacks rows, at most a few; ``truncated_count`` counts all.
+        mismatched: a line for each sequence of one name whose ids differ.
+        padded: pairs in which one side goes on with padding.
+        unreadable: a line for each file that couldn't be read, by side.
+    """
+
+    paired: int = 0
+    by_prefix: int = 0
+    by_suffix: int = 0
+    by_name: int = 0
+    unpaired_trained: int = 0
+    unpaired_live: int = 0
+    with_reference: int = 0
+    padded: int = 0
+    truncated: list[str] = []
+    truncated_count: int = 0
+    mismatched: list[str] = []
+    mismatched_count: int = 0
+
+    @property
+    def pairs(self) -> int:
+        """All pairs, however they were found."""
+        return self.paired + self.by_prefix + self.by_suffix + self.by_name
+
+
+class Side(msgspec.Struct, frozen=True, kw_only=True):
+    """What is known of a side apart from its tensors.
+
+    Attributes:
+        slots: how many.
+        hidden_size: H.
+        declared: the wiring it was said to have; entries None where nothing was said.
+        declared_by: who said so.
+        last_state: identity of the last state against its candidates.
+        last_state_declared: the boundary it was said to be.
+        last_state_note: how an undecided final state was settled.
+        unreadable: files that couldn't be read: name and reason.
+    """
+
+    slots: int
+    hidden_size: int
+    declared: list[BoundaryEntry]
+    declared_by: str | None = None
+    last_state: StateMeasurement | None = None
+    last_state_declared: BoundaryEntry = None
+    last_state_note: str | None = None
+    unreadable: list[tuple[str, str]] = []
+
+
+class Measurements(msgspec.Struct, frozen=True, kw_only=True):
+    """All of one comparison."""
+
+    thresholds: Thresholds
+    num_layers: int | None
+    tokens: int
+    sequences: SequenceTally
+    trained: Side
+    live: Side
+    slots: list[SlotMeasurement]
+    reference_boundaries: list[BoundaryEntry] | None
+    embedding_rows: bool
+    seconds: float
+
+
+def measurements_of(content: dict[str, Any], *, path: object) -> Measurements:
+    """Reads measurements back from a result's ``measurements``.
+
+    Raises:
+        InputError: they aren't those of ``diff-captures``.
+    """
+    try:
+        return msgspec.convert(content, Measurements)
+    except (msgspec.ValidationError, TypeError) as error:
+        raise InputError(
+            path,
+            f"no measurements of diff-captures in it ({error})",
+            expected="a result of `eagle-parity diff-captures`",
+        ) from error

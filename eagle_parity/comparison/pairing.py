@@ -1,0 +1,242 @@
+"""Which sequence of one side is which of the other: by token ids first, by name last.
+
+Only token ids are read here. Order proves nothing: trainers shuffle, servers reorder.
+"""
+
+from __future__ import annotations
+
+import bisect
+import hashlib
+from collections import defaultdict
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Literal
+
+from eagle_parity.hidden_states import Unreadable
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    import torch
+
+    from eagle_parity.hidden_states import HiddenStates
+
+MIN_COMMON = 8
+"""Sequences that share fewer leading or trailing ids share a template's first words, not their text."""
+MIN_COMMON_SHARE = 0.25
+"""And a common prefix must be this much of the shorter sequence: system prompts are long and common to all."""
+MIN_EQUAL_SHARE = 0.5
+"""Of two sequences of one name, so many ids must be equal in place for them to be the same text."""
+
+ID_BYTES = 8
+
+How = Literal["equal", "prefix", "suffix", "name"]
+
+
+@dataclass(frozen=True, slots=True)
+class SequenceIds:
+    """A sequence's name, ids and number of rows, without its states."""
+
+    name: str
+    ids: torch.Tensor
+    rows: int
+    masked_tail: int
+    """How many trailing positions the loss mask leaves out: padding is among them."""
+
+
+@dataclass(frozen=True, slots=True)
+class SequencePair:
+    """Two sequences and the rows of them that belong together.
+
+    Rows ``trained_start`` to ``trained_start + length`` of the one are rows ``live_start`` to ``live_start + length``
+    of the other.
+    """
+
+    trained: SequenceIds
+    live: SequenceIds
+    how: How
+    trained_start: int
+    live_start: int
+    length: int
+    padded: bool = False
+
+
+@dataclass(frozen=True)
+class Pairing:
+    """All pairs, and what is left over."""
+
+    pairs: list[SequencePair]
+    unpaired_trained: list[SequenceIds] = field(default_factory=list)
+    unpaired_live: list[SequenceIds] = field(default_factory=list)
+    unreadable_trained: list[Unreadable] = field(default_factory=list)
+    unreadable_live: list[Unreadable] = field(default_factory=list)
+
+
+def read_ids(states: HiddenStates) -> tuple[list[SequenceIds], list[Unreadable]]:
+    """Token ids of every sequence; files without ids can't be compared and are told."""
+    readable: list[SequenceIds] = []
+    unreadable = list(states.unreadable)
+    for sequence in states:
+        if isinstance(sequence, Unreadable):
+            unreadable.append(sequence)
+        elif sequence.token_ids is None:
+            unreadable.append(Unreadable(sequence.name, "no token ids in it, so its rows belong to no known tokens"))
+        else:
+            readable.append(
+                SequenceIds(sequence.name, sequence.token_ids, sequence.rows, _masked_tail(sequence.loss_mask))
+            )
+    return readable, unreadable
+
+
+class PrefixIndex:
+    """Finds, among many sequences, the one that shares the longest prefix with given ids.
+
+    In lexicographic order that sequence is a neighbour, so a search is a bisection however many there are.
+    """
+
+    def __init__(self, sequences: Iterable[SequenceIds], *, backwards: bool = False) -> None:
+        self._backwards = backwards
+        self._entries = sorted(((self._key(s.ids), i, s) for i, s in enumerate(sequences)), key=lambda e: e[:2])
+        self._keys = [key for key, _, _ in self._entries]
+        self._place = {id(sequence): i for _, i, sequence in self._entries}
+        self._taken: set[int] = set()
+
+    def longest(self, ids: torch.Tensor) -> tuple[SequenceIds, int] | None:
+        """The best sequence that isn't taken, and the number of common ids; None where nothing is common."""
+        key = self._key(ids)
+        at = bisect.bisect_left(self._keys, key)
+        best: tuple[SequenceIds, int] | None = None
+        for neighbours in (range(at, len(self._entries)), range(at - 1, -1, -1)):
+            free = next((i for i in neighbours if self._entries[i][1] not in self._taken), None)
+            if free is None:
+                continue
+            common = _common_bytes(key, self._keys[free]) // ID_BYTES
+            if common > (best[1] if best else 0):
+                best = (self._entries[free][2], common)
+        return best
+
+    def take(self, sequence: SequenceIds) -> None:
+        """Removes a sequence from further searches."""
+        self._taken.add(self._place[id(sequence)])
+
+    def left(self) -> list[SequenceIds]:
+        """What was not taken, in the order given."""
+        return [s for _, i, s in sorted(self._entries, key=lambda e: e[1]) if i not in self._taken]
+
+    def _key(self, ids: torch.Tensor) -> bytes:
+        # Big-endian bytes compare as the ids do, and bytes compare fast.
+        return (ids.flip(0) if self._backwards else ids).numpy().astype(">i8").tobytes()
+
+
+def pair_sequences(trained: HiddenStates, live: HiddenStates) -> Pairing:
+    """Pairs by equal ids, then by longest common prefix or suffix, then by name."""
+    trained_ids, unreadable_trained = read_ids(trained)
+    live_ids, unreadable_live = read_ids(live)
+    pairs: list[SequencePair] = []
+    left_trained, left_live = _take_equal(trained_ids, live_ids, pairs)
+    for backwards in (False, True):
+        index = PrefixIndex(left_live, backwards=backwards)
+        still_left: list[SequenceIds] = []
+        for sequence in left_trained:
+            found = index.longest(sequence.ids)
+            pair = (_suffix if backwards else _prefix)(sequence, *found) if found else None
+            if pair is None:
+                still_left.append(sequence)
+            else:
+                pairs.append(pair)
+                index.take(pair.live)
+        left_trained, left_live = still_left, index.left()
+    left_trained, left_live = _take_same_name(left_trained, left_live, pairs)
+    return Pairing(pairs, left_trained, left_live, unreadable_trained, unreadable_live)
+
+
+def _take_equal(
+    trained: list[SequenceIds], live: list[SequenceIds], pairs: list[SequencePair]
+) -> tuple[list[SequenceIds], list[SequenceIds]]:
+    waiting: dict[bytes, list[SequenceIds]] = defaultdict(list)
+    for sequence in live:
+        waiting[_digest(sequence.ids)].append(sequence)
+    left: list[SequenceIds] = []
+    taken: set[str] = set()
+    for sequence in trained:
+        same = waiting.get(_digest(sequence.ids))
+        if same and len(sequence.ids):
+            # Of several live repeats of one prompt, the one of the same name comes first.
+            partner = next((s for s in same if s.name == sequence.name), same[0])
+            same.remove(partner)
+            taken.add(partner.name)
+            pairs.append(SequencePair(sequence, partner, "equal", 0, 0, len(sequence.ids)))
+        else:
+            left.append(sequence)
+    return left, [s for s in live if s.name not in taken]
+
+
+def _prefix(trained: SequenceIds, live: SequenceIds, common: int) -> SequencePair | None:
+    if not _enough(common, trained, live):
+        return None
+    longer = trained if len(trained.ids) > len(live.ids) else live
+    rest = longer.ids[common:]
+    # A padded tail: one id over and over, and masked out of the loss where there is a mask.
+    padded = (
+        common == min(len(trained.ids), len(live.ids))
+        and len(rest) > 0
+        and bool((rest == rest[0]).all())
+        and longer.masked_tail >= len(rest)
+    )
+    return SequencePair(trained, live, "prefix", 0, 0, common, padded)
+
+
+def _suffix(trained: SequenceIds, live: SequenceIds, common: int) -> SequencePair | None:
+    if not _enough(common, trained, live) or common < min(len(trained.ids), len(live.ids)):
+        return None
+    return SequencePair(trained, live, "suffix", len(trained.ids) - common, len(live.ids) - common, common)
+
+
+def _take_same_name(
+    trained: list[SequenceIds], live: list[SequenceIds], pairs: list[SequencePair]
+) -> tuple[list[SequenceIds], list[SequenceIds]]:
+    by_stem = {_stem(sequence.name): sequence for sequence in live}
+    left: list[SequenceIds] = []
+    for sequence in trained:
+        other = by_stem.get(_stem(sequence.name))
+        length = min(len(sequence.ids), len(other.ids)) if other else 0
+        if other and length and int((sequence.ids[:length] == other.ids[:length]).sum()) >= MIN_EQUAL_SHARE * length:
+            pairs.append(SequencePair(sequence, other, "name", 0, 0, length))
+            del by_stem[_stem(sequence.name)]
+            live = [s for s in live if s is not other]
+        else:
+            left.append(sequence)
+    return left, live
+
+
+def _enough(common: int, trained: SequenceIds, live: SequenceIds) -> bool:
+    shorter = min(len(trained.ids), len(live.ids))
+    return common > 0 and common >= min(MIN_COMMON, shorter) and common >= MIN_COMMON_SHARE * shorter
+
+
+def _common_bytes(a: bytes, b: bytes) -> int:
+    length = min(len(a), len(b))
+    if a[:length] == b[:length]:
+        return length
+    low, high = 0, length
+    while low < high:  # bisection over slices: comparing bytes is memcmp, a Python loop isn't
+        middle = (low + high + 1) // 2
+        if a[:middle] == b[:middle]:
+            low = middle
+        else:
+            high = middle - 1
+    return low
+
+
+def _masked_tail(loss_mask: torch.Tensor | None) -> int:
+    if loss_mask is None:
+        return 0
+    kept = loss_mask.flatten().nonzero()
+    return len(loss_mask.flatten()) - (int(kept[-1]) + 1 if len(kept) else 0)
+
+
+def _stem(name: str) -> str:
+    return name.rsplit("/", 1)[-1].split(".", 1)[0]
+
+
+def _digest(ids: torch.Tensor) -> bytes:
+    return hashlib.blake2b(ids.numpy().tobytes(), digest_size=16).digest()

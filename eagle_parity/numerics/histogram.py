@@ -1,0 +1,104 @@
+"""Robust statistics of per-token errors without keeping them: histograms on a logarithmic axis.
+
+A median over a training set can't be kept as a list. Counts on fixed logarithmic bins merge by addition, need a few
+kilobytes for any number of tokens, and give every quantile within the width of a bin.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import torch
+
+LOWEST = 1e-9
+"""Below this relative error two rows count as equal: a thousandth of what float32 can tell apart."""
+DECADES = 13
+BINS_PER_DECADE = 200
+BINS = DECADES * BINS_PER_DECADE
+RELATIVE_RESOLUTION = 10 ** (1 / BINS_PER_DECADE) - 1
+"""1.2 %: the width of a bin, and so the bound on a quantile's relative error."""
+
+
+@dataclass(frozen=True, slots=True)
+class Quantiles:
+    """What a histogram says of its values.
+
+    Attributes:
+        count: values that went in, without the non-finite ones.
+        median, p90, p99: within one bin; 0 for exact equality, NaN where nothing went in.
+        largest: the upper edge of the highest bin that holds a value.
+    """
+
+    count: int
+    median: float
+    p90: float
+    p99: float
+    largest: float
+
+
+class ErrorHistograms:
+    """Counts of relative errors for P pairs of states; ``counts_PB`` is int64 ``[P, 1 + BINS + 1]``.
+
+    Bin 0 holds values under ``LOWEST``, the last bin values beyond the axis and infinite ones.
+    """
+
+    def __init__(self, pairs: int) -> None:
+        self.counts_PB = torch.zeros((pairs, BINS + 2), dtype=torch.int64)
+
+    def update(self, errors_PT: torch.Tensor) -> ErrorHistograms:
+        """Adds errors >= 0, float ``[P, T]``. NaN is left out: the caller counts non-finite rows."""
+        if errors_PT.shape[0] != self.counts_PB.shape[0]:
+            raise ValueError(f"{self.counts_PB.shape[0]} pairs expected, got {errors_PT.shape[0]}")
+        position_PT = (errors_PT.double().clamp_min(LOWEST / 2).log10() - math.log10(LOWEST)) * BINS_PER_DECADE
+        bins_PT = (position_PT.floor() + 1).clamp(0, BINS + 1).nan_to_num(nan=0).long()
+        weights_PT = (~errors_PT.isnan()).long()
+        self.counts_PB.scatter_add_(1, bins_PT, weights_PT)
+        return self
+
+    def merge(self, other: ErrorHistograms) -> ErrorHistograms:
+        """Adds what another state has seen."""
+        self.counts_PB += other.counts_PB
+        return self
+
+    def quantiles(self, pair: int) -> Quantiles:
+        """Quantiles of one pair."""
+        counts_B = self.counts_PB[pair]
+        count = int(counts_B.sum())
+        if count == 0:
+            return Quantiles(0, math.nan, math.nan, math.nan, math.nan)
+        cumulative_B = counts_B.cumsum(0)
+        return Quantiles(
+            count=count,
+            median=self._at(cumulative_B, count, 0.5),
+            p90=self._at(cumulative_B, count, 0.9),
+            p99=self._at(cumulative_B, count, 0.99),
+            largest=_upper_edge(int(counts_B.nonzero()[-1])),
+        )
+
+    def survival(self, pair: int) -> list[tuple[float, int]]:
+        """``(upper edge, count)`` of every tenth of a decade that holds values, ascending: for the result file."""
+        counts_B = self.counts_PB[pair]
+        coarse: dict[float, int] = {}
+        step = BINS_PER_DECADE // 10
+        for index in counts_B.nonzero().flatten().tolist():
+            edge = _upper_edge(index if index in {0, BINS + 1} else (index - 1) // step * step + step)
+            coarse[edge] = coarse.get(edge, 0) + int(counts_B[index])
+        return sorted(coarse.items())
+
+    @staticmethod
+    def _at(cumulative_B: torch.Tensor, count: int, quantile: float) -> float:
+        rank = max(1, math.ceil(quantile * count))
+        return _middle(int(torch.searchsorted(cumulative_B, rank)))
+
+
+def _upper_edge(index: int) -> float:
+    if index == 0:
+        return 0.0
+    return math.inf if index == BINS + 1 else LOWEST * 10 ** (index / BINS_PER_DECADE)
+
+
+def _middle(index: int) -> float:
+    if index == 0:
+        return 0.0
+    return math.inf if index == BINS + 1 else LOWEST * 10 ** ((index - 0.5) / BINS_PER_DECADE)
