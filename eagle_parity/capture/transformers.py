@@ -352,8 +352,10 @@ def _require_transformers() -> None:
     try:
         import torch  # noqa: F401  that it can be imported is the question
         import transformers  # noqa: F401  likewise
-    except ImportError as error:
+    except ModuleNotFoundError as error:
         raise MissingExtraError("capture transformers", "transformers", error.name or "transformers") from error
+    except ImportError as error:  # installed, but its own dependencies don't fit
+        raise UsageError(f"capture transformers can't import transformers: {_one_line(error)}") from error
 
 
 def _read_local_target(target_dir: str | Path) -> Target:
