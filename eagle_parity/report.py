@@ -249,7 +249,10 @@ def judge_again(saved: Sequence[SavedResult], assignments: Sequence[str]) -> tup
     skips: list[Skip] = []
     for part in saved:
         if part.result.command == JUDGED and part.result.measurements:
-            judged.append(SavedResult(part.path, rejudge(part.result, assignments)))
+            try:
+                judged.append(SavedResult(part.path, rejudge(part.result, assignments)))
+            except InputError as error:
+                raise InputError(part.path, error.found, expected=error.expected, remedy=error.remedy) from error
             continue
         judged.append(part)
         reason = f"{part.path} is of {part.result.command} and holds no measurements; its verdict stands"

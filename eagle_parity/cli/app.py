@@ -105,6 +105,11 @@ def _run(arguments: Sequence[str]) -> int:
         return INTERRUPTED
     except BrokenPipeError:
         raise
+    except SystemExit as stop:
+        # typer and rich turn a broken pipe into exit status 1, which here means that something was found.
+        if isinstance(stop.__context__, BrokenPipeError):
+            raise stop.__context__ from None
+        raise
     except Exception as error:  # the last stop: a bug is told in one line
         if debug:
             raise

@@ -162,7 +162,7 @@ def _parts(result: Result) -> list[Block]:
     content: list[Block] = [Table("Results", columns, rows).without_empty_columns()]
     if not has_wirings(result.wiring):
         content.extend(
-            wirings_table(part.wiring, part.findings, title=f"Wirings: {source.path}")
+            wirings_table(part.wiring, part.findings, of=source.path)
             for source, part in named
             if has_wirings(part.wiring)
         )

@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 import unicodedata
 
-_UNSAFE_CATEGORIES = frozenset({"Cc", "Cf", "Co", "Cs", "Zl", "Zp"})
-"""Controls (ANSI escapes start with one), invisible and direction-changing characters, private use, lone surrogates,
-line separators: all of them can make a terminal or a diff show something else than what is there."""
+_UNSAFE_CATEGORIES = frozenset({"Cc", "Cf", "Cn", "Co", "Cs", "Zl", "Zp"})
+"""Controls (ANSI escapes start with one), invisible and direction-changing characters, private use, unassigned,
+lone surrogates, line separators: all of them can make a terminal or a diff show something else than what is there."""
 
 _SHORT_ESCAPES = {"\n": r"\n", "\r": r"\r", "\t": r"\t"}
 
@@ -44,8 +44,9 @@ def _escape(character: str) -> str:
 
 def json_safe(text: str) -> str:
     """A JSON document whose strings hold no unsafe character raw: the same document, safe to print."""
+    text = text.replace("\x7f", "\\u007f")
     if text.isascii():
-        return text.replace("\x7f", "\\u007f")
+        return text
     return "".join(
         _json_escape(c) if not c.isascii() and unicodedata.category(c) in _UNSAFE_CATEGORIES else c for c in text
     )

@@ -32,7 +32,7 @@ def has_wirings(wiring: WiringSummary) -> bool:
     return bool(wiring.trained or wiring.live or wiring.served)
 
 
-def wirings_table(wiring: WiringSummary, findings: Sequence[Finding] = (), *, title: str = "Wirings") -> Table:
+def wirings_table(wiring: WiringSummary, findings: Sequence[Finding] = (), *, of: str = "") -> Table:
     """Rows are slots; columns the trained wiring, the live one and every served one.
 
     A cell that isn't what the head was trained on is marked, in words that survive without colour.
@@ -40,7 +40,7 @@ def wirings_table(wiring: WiringSummary, findings: Sequence[Finding] = (), *, ti
     Args:
         wiring: what to show; not empty, see ``has_wirings``.
         findings: of the same result: an engine's reason is left out where one of them tells it.
-        title: the table's.
+        of: the result that they are of, where several are shown.
     """
     slots = max(len(w) for w in (wiring.trained or (), wiring.live or (), *(s.boundaries for s in wiring.served)))
     columns = [_Column(Cell(""), [Cell(f"slot {i}") for i in range(slots)], "last state", "outcome", "ids")]
@@ -66,9 +66,10 @@ def wirings_table(wiring: WiringSummary, findings: Sequence[Finding] = (), *, ti
     if wiring.served:
         rows.append(tuple(Cell(column.outcome, column.tone) for column in columns))
         footers += 1
-    layers = f" of a target with {wiring.num_layers} layers" if wiring.num_layers is not None else ""
+    layers = f" (target of {wiring.num_layers} layers)" if wiring.num_layers is not None else ""
+    where = f" in {of}" if of else ""
     return Table(
-        f"{title}{layers}: the boundary that each slot holds",
+        f"Wirings{where}{layers}: the boundary that each slot holds",
         tuple(column.head for column in columns),
         tuple(rows),
         notes=_notes(wiring, findings),

@@ -136,7 +136,7 @@ def too_few_tokens() -> Result:
         outcomes=[
             Skip(
                 check="layer identity",
-                reason="12 tokens are paired and 32 are needed; capture the shards' own token ids with --replay",
+                reason="5 tokens are compared and 8 are needed; capture the shards' own token ids with --replay",
                 blocks_verdict=True,
             ),
             Skip(check="rank-partial", reason="the capture has one rank"),
@@ -152,19 +152,22 @@ def too_few_tokens() -> Result:
                 slots=3,
                 hidden_size=576,
             ),
-            Input(role="live", path="capture/", format="capture", sequences=1, tokens=12, slots=3, hidden_size=576),
+            Input(role="live", path="capture/", format="capture", sequences=1, tokens=5, slots=3, hidden_size=576),
         ],
         wiring=WiringSummary(num_layers=30, trained=[3, 16, 28], live=[None, None, 28]),
-        measurements=msgspec.to_builtins(_measurements()),
+        measurements=msgspec.json.decode(msgspec.json.encode(_measurements())),
     )
 
 
-def _state(*candidates: tuple[str, float]) -> StateMeasurement:
+def _state(*candidates: tuple[int, float]) -> StateMeasurement:
     return StateMeasurement(
-        rows=12,
+        rows=5,
         non_finite_rows=0,
         dtype="bfloat16",
-        candidates=[Candidate(label=label, distance=distance) for label, distance in candidates],
+        candidates=[
+            Candidate(label=f"boundary {boundary}", boundary=boundary, distance=distance)
+            for boundary, distance in candidates
+        ],
         median_norm=31.5,
     )
 
@@ -183,12 +186,12 @@ def _measurements() -> Measurements:
         for index in (301, 17, 5, 6)
     ]
     pair = PairMeasurement(
-        rows=12,
+        rows=5,
         distance=0.7123456,
         p90=0.9,
         p99=1.1,
         largest=1.2,
-        errors=[(0.8, 10), (1.6, 2)],
+        errors=[(0.8, 4), (1.6, 1)],
         worst_sequence=("data_0.pt", 0.75),
         sink_rows=1,
         sink_distance=0.01,
@@ -197,7 +200,7 @@ def _measurements() -> Measurements:
     )
     fit = Fit(
         name="scaled",
-        candidate=Candidate(label="boundary 16", distance=0.5),
+        candidate=Candidate(label="boundary 16", boundary=16, distance=0.5),
         formula="2.00 times boundary 16",
         distance=0.0123,
         parameters=1,
@@ -206,18 +209,27 @@ def _measurements() -> Measurements:
     return Measurements(
         thresholds=Thresholds(),
         num_layers=30,
-        tokens=12,
+        tokens=5,
         sequences=SequenceTally(paired=1, unpaired_trained=3, mismatched=["data_1.pt: 9 of 40 ids differ"]),
         trained=Side(slots=3, hidden_size=576, declared=[3, 16, 28]),
         live=Side(slots=3, hidden_size=576, declared=[None, None, None]),
         slots=[
             SlotMeasurement(
                 slot=0,
-                trained=_state(("boundary 3", 0.01)),
-                live=_state(("boundary 0", 0.004), ("boundary 1", 0.51)),
+                trained=_state((3, 0.01), (2, 0.48)),
+                live=_state((0, 0.004), (1, 0.51)),
                 pair=pair,
             ),
-            SlotMeasurement(slot=1, trained=_state(("boundary 16", 0.01)), live=None, pair=None, fits=[fit]),
+            SlotMeasurement(
+                slot=1,
+                trained=_state((16, 0.01), (15, 0.3)),
+                live=_state((16, 0.5), (15, 0.55)),
+                pair=pair,
+                fits=[fit],
+            ),
+            SlotMeasurement(
+                slot=2, trained=_state((28, 0.01), (27, 0.3)), live=_state((28, 0.012), (27, 0.31)), pair=None
+            ),
         ],
         reference_boundaries=list(range(31)),
         embedding_rows=False,
