@@ -21,6 +21,7 @@ from eagle_parity.results import (
     WiringSummary,
     conclude,
     decode_result,
+    outcome_key,
 )
 from eagle_parity.wiring import format_boundaries
 
@@ -143,8 +144,7 @@ def merge_results(
 def _once(outcomes: Sequence[Finding | Skip]) -> Iterator[Finding | Skip]:
     seen: set[bytes] = set()
     for outcome in outcomes:
-        # Evidence holds lists and objects, which have no hash of their own.
-        key = type(outcome).__name__.encode() + msgspec.json.encode(outcome, order="deterministic")
+        key = outcome_key(outcome)
         if key not in seen:
             seen.add(key)
             yield outcome

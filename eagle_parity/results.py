@@ -218,6 +218,11 @@ def exit_status(result: Result, fail_on: FailOn) -> ExitStatus:
     return ExitStatus.PARITY
 
 
+def outcome_key(outcome: Finding | Skip) -> bytes:
+    """Equal for equal outcomes: evidence holds lists and objects, so that findings have no hash of their own."""
+    return type(outcome).__name__.encode() + msgspec.json.encode(outcome, order="deterministic")
+
+
 def encode_result(result: Result) -> bytes:
     """The document as indented UTF-8 JSON, with a final newline."""
     return msgspec.json.format(msgspec.json.encode(result), indent=2) + b"\n"

@@ -22,7 +22,7 @@ from eagle_parity.reporters.document import (
 from eagle_parity.reporters.sections import INFORMING, SECTIONS
 from eagle_parity.reporters.values import blocks, pairs
 from eagle_parity.reporters.wirings import has_wirings, wirings_table
-from eagle_parity.results import Verdict
+from eagle_parity.results import Verdict, outcome_key
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -106,7 +106,9 @@ def _measurements(result: Result) -> list[Block]:
 
 
 def _findings(result: Result) -> Findings:
-    return Findings("Findings", tuple(finding_item(f, sources=_sources(result, f)) for f in result.findings))
+    sources = _sources(result)
+    items = (finding_item(f, sources=sources.get(outcome_key(f), ()) if sources else ()) for f in result.findings)
+    return Findings("Findings", tuple(items))
 
 
 def finding_item(finding: Finding, *, sources: Sequence[str] = ()) -> FindingItem:
@@ -134,13 +136,13 @@ def finding_item(finding: Finding, *, sources: Sequence[str] = ()) -> FindingIte
     )
 
 
-def _sources(result: Result, finding: Finding) -> list[str]:
-    """Which of a report's results told this finding; the results and the inputs stand in the same order."""
-    if not result.results:
-        return []
-    return [
-        source.path for source, part in zip(result.inputs, result.results, strict=False) if finding in part.findings
-    ]
+def _sources(result: Result) -> dict[bytes, list[str]]:
+    """Which of a report's results told which finding; the results and the inputs stand in the same order."""
+    told: dict[bytes, list[str]] = {}
+    for source, part in zip(result.inputs, result.results or (), strict=False):
+        for key in dict.fromkeys(map(outcome_key, part.findings)):
+            told.setdefault(key, []).append(source.path)
+    return told
 
 
 def _parts(result: Result) -> list[Block]:
