@@ -38,15 +38,14 @@ def read_table(path: Path) -> TensorTable:
             raise UnreadableFileError("no regular file" if path.exists() else "no such file")
         with path.open("rb") as file:
             head = file.read(_HEAD_BYTES)
-            if head.startswith(GZIP_MAGIC):
+            if head.startswith(GZIP_MAGIC) and not looks_like_safetensors(head):
                 stamp = stamp_of(path)
                 content = inflated(path, stamp)
-                size = os.fstat(content.fileno()).st_size
-                content.seek(0)
-                head = content.read(_HEAD_BYTES)
                 # A duplicate, so that closing it leaves the cached one open.
-                with os.fdopen(os.dup(content.fileno()), "rb") as copy:
-                    return _read(copy, GzipFile(path, stamp, size), head)
+                with os.fdopen(os.dup(content.descriptor), "rb") as copy:
+                    copy.seek(0)
+                    source = GzipFile(path, stamp, os.fstat(copy.fileno()).st_size)
+                    return _read(copy, source, copy.read(_HEAD_BYTES))
             return _read(file, PlainFile(path, os.fstat(file.fileno()).st_size), head)
     except OSError as error:
         raise UnreadableFileError(f"can't be opened ({error.strerror or error})") from error
@@ -55,10 +54,11 @@ def read_table(path: Path) -> TensorTable:
 def _read(file: BinaryIO, source: Source, head: bytes) -> TensorTable:
     if source.size == 0:
         raise UnreadableFileError("an empty file")
+    # First, because the length that a safetensors file begins with can have the bytes of any other magic.
+    if looks_like_safetensors(head):
+        return read_safetensors_table(file, source)
     if looks_like_torch_zip(head):
         return read_zip_table(file, source)
     if looks_like_pickle(head):
         return read_legacy_table(file, source)
-    if looks_like_safetensors(head):
-        return read_safetensors_table(file, source)
     raise UnreadableFileError("neither safetensors nor a file of torch.save")

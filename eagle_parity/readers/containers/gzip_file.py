@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import gzip
 import tempfile
+import weakref
 import zlib
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import IO, TYPE_CHECKING
+from typing import TYPE_CHECKING
 
 from eagle_parity.errors import InputError
 from eagle_parity.readers.containers.stored_tensor import UnreadableFileError, map_bytes
@@ -49,7 +50,7 @@ class GzipFile:
     def map(self, start: int, stop: int) -> tuple[mmap.mmap, int]:
         """See ``Source``."""
         try:
-            return map_bytes(inflated(self.path, self.stamp).fileno(), start, stop, subject=self.path)
+            return map_bytes(inflated(self.path, self.stamp).descriptor, start, stop, subject=self.path)
         except (UnreadableFileError, OSError) as error:
             raise InputError(self.path, f"can't be read any more ({error})") from error
 
@@ -60,28 +61,37 @@ def stamp_of(path: Path) -> tuple[int, int]:
     return status.st_size, status.st_mtime_ns
 
 
+class Inflated:
+    """Inflated bytes in an unnamed temporary file, which is closed when nobody holds this any more."""
+
+    def __init__(self) -> None:
+        self._file = tempfile.TemporaryFile()  # noqa: SIM115  the finaliser closes it
+        self.descriptor = self._file.fileno()
+        # The cache drops entries without a word, and a file that is collected while open gives a warning.
+        weakref.finalize(self, self._file.close)
+
+    def fill(self, path: Path, limit: int) -> None:
+        """Writes the inflated bytes of a file."""
+        written = 0
+        with gzip.open(path, "rb") as source:
+            while block := source.read(_BLOCK_BYTES):
+                written += len(block)
+                if written > limit:
+                    raise UnreadableFileError(f"gzip that inflates to more than {limit:,} bytes; gunzip it yourself")
+                self._file.write(block)
+        self._file.flush()
+
+
 @lru_cache(maxsize=_KEPT)
-def inflated(path: Path, stamp: tuple[int, int]) -> IO[bytes]:
-    """The inflated bytes in an unnamed temporary file.
+def inflated(path: Path, stamp: tuple[int, int]) -> Inflated:
+    """The inflated bytes of a file.
 
     Raises:
         UnreadableFileError: damaged, or it inflates beyond any shard.
     """
-    limit = max(MIN_LIMIT_BYTES, MAX_RATIO * stamp[0])
-    target = tempfile.TemporaryFile()  # noqa: SIM115  the cache owns it
+    target = Inflated()
     try:
-        _inflate(path, target, limit)
+        target.fill(path, max(MIN_LIMIT_BYTES, MAX_RATIO * stamp[0]))
     except (OSError, EOFError, zlib.error) as error:
         raise UnreadableFileError(f"truncated or damaged gzip ({error})") from error
-    target.flush()
     return target
-
-
-def _inflate(path: Path, target: IO[bytes], limit: int) -> None:
-    written = 0
-    with gzip.open(path, "rb") as source:
-        while block := source.read(_BLOCK_BYTES):
-            written += len(block)
-            if written > limit:
-                raise UnreadableFileError(f"gzip that inflates to more than {limit:,} bytes; gunzip it yourself")
-            target.write(block)
