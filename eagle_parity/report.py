@@ -127,18 +127,28 @@ def merge_results(
     for part in saved:
         outcomes.extend(part.result.findings)
         outcomes.extend(part.result.skipped)
+        outcomes.extend(_open_verdict(part))
     outcomes.extend(extra_skips)
     wiring, contradictions = merge_wirings(saved)
     outcomes.extend(contradictions)
     merged = conclude(
         COMMAND,
         outcomes=_once(outcomes),
-        judged=all(part.result.verdict is not Verdict.INCONCLUSIVE for part in saved),
+        judged=True,
         fail_on=fail_on,
         inputs=[Input(role="result", path=part.path, format=part.result.command) for part in saved],
         wiring=wiring,
     )
     return msgspec.structs.replace(merged, results=[part.result for part in saved])
+
+
+def _open_verdict(part: SavedResult) -> Iterator[Skip]:
+    """Why a result keeps the whole from passing, where none of its own findings and skips says so."""
+    result = part.result
+    if result.verdict is Verdict.INCONCLUSIVE and not any(skip.blocks_verdict for skip in result.skipped):
+        yield Skip(check=result.command, reason=f"{part.path} judged nothing", blocks_verdict=True)
+    if result.verdict is Verdict.FAIL and not result.findings:
+        yield Skip(check=result.command, reason=f"{part.path} says fail and holds no finding", blocks_verdict=True)
 
 
 def _once(outcomes: Sequence[Finding | Skip]) -> Iterator[Finding | Skip]:

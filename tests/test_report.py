@@ -69,6 +69,16 @@ class TestMerging:
         assert merge_results([saved("a"), saved("b")]).verdict is Verdict.PASS
         assert merge_results([saved("a"), saved("b", judged=False)]).verdict is Verdict.INCONCLUSIVE
 
+    def test_says_which_result_leaves_it_open(self) -> None:
+        (skip,) = merge_results([saved("a.json"), saved("b.json", judged=False)]).skipped
+        assert skip == Skip(check="check-config", reason="b.json judged nothing", blocks_verdict=True)
+
+    def test_a_failure_without_a_finding_is_no_pass(self) -> None:
+        odd = SavedResult("odd.json", Result(command="check-config", verdict=Verdict.FAIL))
+        merged = merge_results([odd])
+        assert merged.verdict is Verdict.INCONCLUSIVE
+        assert "odd.json" in merged.skipped[0].reason
+
     def test_a_blocking_skip_stays_blocking_and_others_dont_matter(self) -> None:
         blocking = Skip(check="x", reason="y", blocks_verdict=True)
         assert merge_results([saved("a"), saved("b", blocking)]).verdict is Verdict.INCONCLUSIVE
