@@ -72,13 +72,15 @@ def inspect_path(source: str, *, step: Callable[[str], None] = lambda _: None) -
     path = Path(source).expanduser()
     try:
         is_file, is_model = path.is_file(), (path / "config.json").is_file()
-        is_folder = path.is_dir()
+        is_folder, is_there = path.is_dir(), path.exists()
     except (OSError, ValueError) as error:
         raise InputError(source, f"no path ({error})", expected="shards, a capture, a draft or a target") from error
     if is_file:
         return _inspect_file(path, source, step)
     if is_folder and not is_model:
         return _inspect_states(source, step)
+    if is_there and not is_folder:
+        raise InputError(source, "no regular file", expected="shards, a capture, a draft or a target")
     return _inspect_config(read_config(source, what="shards, a capture, or the config.json of a draft or target"))
 
 
