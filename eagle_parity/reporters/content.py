@@ -35,6 +35,9 @@ VERDICT_TONES = {Verdict.PASS: Tone.GOOD, Verdict.FAIL: Tone.BAD, Verdict.INCONC
 
 REPORT = "report"
 
+MOST_CONFIDENT = 0.99
+"""What is measured is never told as certain, although it may round to 1."""
+
 
 def document(result: Result, *, quiet: bool = False) -> Document:
     """The whole report.
@@ -44,13 +47,18 @@ def document(result: Result, *, quiet: bool = False) -> Document:
         quiet: only verdict and findings; skipped checks are still named, without their reasons.
     """
     content: list[Block] = []
+    informs = result.command in INFORMING
     if not quiet:
+        content.extend(_parts(result))
         if has_wirings(result.wiring):
             content.append(wirings_table(result.wiring, result.findings))
-        content.extend(_measurements(result))
-        content.extend(_parts(result))
+        if informs:
+            content.extend(_measurements(result))
     if result.findings:
         content.append(_findings(result))
+    if not quiet and not informs:
+        # Numbers back the findings up; who was answered by these needn't read on.
+        content.extend(_measurements(result))
     if result.skipped:
         content.append(_skipped_briefly(result.skipped) if quiet else _skipped(result.skipped))
     if result.inputs and not quiet and result.command != REPORT:
@@ -121,7 +129,7 @@ def finding_item(finding: Finding, *, sources: Sequence[str] = ()) -> FindingIte
     if finding.rank is not None:
         where.append(f"rank {finding.rank}")
     if finding.confidence < 1:
-        where.append(f"confidence {finding.confidence:.2f}")
+        where.append(f"confidence {min(finding.confidence, MOST_CONFIDENT):.2f}")
     if sources:
         where.append(f"in {', '.join(sources)}")
     return FindingItem(

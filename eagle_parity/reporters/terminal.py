@@ -33,6 +33,9 @@ INDENT = 2
 COLUMN_FRAME = 3
 """A border and two spaces."""
 
+LONG_EVIDENCE = 50
+"""A longer value has lines of its own."""
+
 LONG_WORD = 16
 """Longer words, such as paths, may be broken before a table is."""
 
@@ -210,6 +213,19 @@ def _entries(block: Entries) -> RenderableType:
     return Group(_title(block.title), body) if block.title else body
 
 
+def _evidence(item: FindingItem) -> Text:
+    told = Text(overflow="fold")
+    crowded = False
+    for i, (name, value) in enumerate(item.evidence):
+        long = len(value) > LONG_EVIDENCE
+        if i:
+            told.append("\n" if long or crowded else " · ", "dim")
+        told.append(f"{_glued(name)} ", "dim")
+        told.append(_glued(value))
+        crowded = long
+    return told
+
+
 def _finding(item: FindingItem) -> RenderableType:
     first = Text(overflow="fold")
     first.append(visible(item.severity).upper(), STYLES[item.tone] or "bold")
@@ -222,12 +238,7 @@ def _finding(item: FindingItem) -> RenderableType:
     grid.add_column()
     grid.add_column(overflow="fold", ratio=1)
     if item.evidence:
-        told = Text(overflow="fold")
-        for i, (name, value) in enumerate(item.evidence):
-            told.append(" · " if i else "", "dim")
-            told.append(f"{_glued(name)} ", "dim")
-            told.append(_glued(value))
-        grid.add_row(Text("evidence", "dim"), told)
+        grid.add_row(Text("evidence", "dim"), _evidence(item))
     if item.remedy:
         grid.add_row(Text("remedy", REMEDY), Text(_glued(item.remedy), "bold", overflow="fold"))
     return Group(first, Padding(Group(_text(item.message), grid), (0, 0, 0, INDENT)))

@@ -45,9 +45,15 @@ def compact(value: object, depth: int = 0) -> str:
 
 
 def pairs(values: Mapping[str, Any]) -> tuple[tuple[str, str], ...]:
-    """Name and value of everything that says something."""
-    told = ((words(str(key)), compact(value)) for key, value in values.items())
-    return tuple((key, value) for key, value in told if value)
+    """Name and value of everything that says something; of a list of objects, each entry."""
+    told: list[tuple[str, str]] = []
+    for key, value in values.items():
+        name = words(str(key))
+        if isinstance(value, list) and value and all(isinstance(entry, dict) for entry in value):
+            told.extend((f"{name} {i + 1}/{len(value)}", compact(entry)) for i, entry in enumerate(value[:MAX_LIST]))
+        else:
+            told.append((name, compact(value)))
+    return tuple((name, value) for name, value in told if value)
 
 
 def blocks(title: str, value: object, depth: int = 0) -> list[Block]:

@@ -62,7 +62,6 @@ def _slots(measured: Measurements) -> list[Block]:
 
 def _slot_row(slot: SlotMeasurement) -> tuple[Cell, ...]:
     nearest, runner_up = _first_two(slot.live)
-    margin = runner_up.distance / nearest.distance if nearest and runner_up and nearest.distance > 0 else None
     trained, _ = _first_two(slot.trained)
     fit = slot.fits[0] if slot.fits else None
     pair = slot.pair
@@ -72,13 +71,19 @@ def _slot_row(slot: SlotMeasurement) -> tuple[Cell, ...]:
         nearest.label if nearest else "",
         compact(nearest.distance) if nearest else "",
         f"{runner_up.label} at {compact(runner_up.distance)}" if runner_up else "",
-        f"{margin:.1f}x" if margin is not None else "",
+        _margin(nearest, runner_up),
         compact(pair.distance) if pair else "",
         compact(pair.p90) if pair else "",
         compact(pair.largest) if pair else "",
         f"{words(fit.name)}: {fit.formula}, {compact(fit.distance)} left" if fit else "",
     )
     return tuple(Cell(text) for text in texts)
+
+
+def _margin(nearest: Candidate | None, runner_up: Candidate | None) -> str:
+    if nearest is None or runner_up is None:
+        return ""
+    return f"{runner_up.distance / nearest.distance:.1f}x" if nearest.distance > 0 else "exact"
 
 
 def _first_two(state: StateMeasurement | None) -> tuple[Candidate | None, Candidate | None]:
@@ -99,6 +104,7 @@ def _dimensions(measured: Measurements) -> list[Block]:
         for slot in measured.slots
         if slot.pair is not None
         for d in slot.pair.worst_dimensions[:WORST_DIMENSIONS_SHOWN]
+        if d.max_difference > 0
     ]
     columns = tuple(Cell(title) for title in _DIMENSION_COLUMNS)
     return [Table("Worst dimensions, trained against live", columns, tuple(rows), pinned=2)] if rows else []
