@@ -19,6 +19,8 @@ from hypothesis import strategies as st
 
 from eagle_parity.hidden_states import LastStateRule, StateSequence
 from eagle_parity.readers import describe_shards, open_hidden_states
+from eagle_parity.readers.containers import stored_tensor
+from eagle_parity.readers.containers.stored_tensor import read_bytes
 from eagle_parity.wiring import POST_NORM, Wiring
 
 if TYPE_CHECKING:
@@ -289,3 +291,20 @@ def test_rows_out_of_range(tmp_path: Path, start: int, stop: int) -> None:
     states = open_hidden_states(write_stacked(tmp_path, make_sequences((5,))), role="trained")
     with pytest.raises(IndexError, match="of 5"):
         opened(states, states.names[0]).slots[0].read(start, stop)
+
+
+@pytest.mark.parametrize("at_once", [1, 50, 100, 10**6])
+def test_gaps_are_read_in_pieces(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, at_once: int) -> None:
+    written = make_sequences((17,))
+    states = open_hidden_states(write_stacked(tmp_path, written, speculators=True), role="trained")
+    asked: list[int] = []
+
+    def counting(descriptor: int, start: int, count: int, *, subject: object) -> bytearray:
+        asked.append(count)
+        return read_bytes(descriptor, start, count, subject=subject)
+
+    monkeypatch.setattr(stored_tensor, "MAX_READ_BYTES", at_once)
+    monkeypatch.setattr(stored_tensor, "read_bytes", counting)
+    check_all(states, written, mask=False)
+    # Token ids are without gaps: 17 numbers of 8 bytes. A row of four bf16 states of 8 has 64 bytes.
+    assert max(asked) <= max(17 * 8, at_once, 64)

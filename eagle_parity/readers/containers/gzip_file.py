@@ -14,10 +14,9 @@ from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from eagle_parity.errors import InputError
-from eagle_parity.readers.containers.stored_tensor import UnreadableFileError, map_bytes
+from eagle_parity.readers.containers.stored_tensor import UnreadableFileError, read_bytes
 
 if TYPE_CHECKING:
-    import mmap
     from pathlib import Path
 
 GZIP_MAGIC = b"\x1f\x8b"
@@ -47,10 +46,10 @@ class GzipFile:
     stamp: tuple[int, int]
     size: int
 
-    def map(self, start: int, stop: int) -> tuple[mmap.mmap, int]:
+    def read(self, start: int, count: int) -> bytearray:
         """See ``Source``."""
         try:
-            return map_bytes(inflated(self.path, self.stamp).descriptor, start, stop, subject=self.path)
+            return read_bytes(inflated(self.path, self.stamp).descriptor, start, count, subject=self.path)
         except (UnreadableFileError, OSError) as error:
             raise InputError(self.path, f"can't be read any more ({error})") from error
 

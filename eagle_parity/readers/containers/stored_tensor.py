@@ -7,7 +7,6 @@ inside its file; nothing here allocates more than the rows that were asked for.
 from __future__ import annotations
 
 import importlib.util
-import mmap
 import os
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Protocol
@@ -43,6 +42,9 @@ ITEM_BYTES: dict[str, int] = {
 STATE_DTYPES = frozenset({"bfloat16", "float16", "float32", "float64"})
 """What hidden states are stored in. Float8 needs a scale beside it, which the layout would have to know."""
 
+MAX_READ_BYTES = 32 * 1024 * 1024
+"""At once, where a slot lies between others: what is read is several times what is kept."""
+
 INTEGER_DTYPES = frozenset({"uint8", "int8", "int16", "int32", "int64"})
 
 MAX_RANK = 64
@@ -61,8 +63,8 @@ class Source(Protocol):
         """In bytes, when the header was read."""
         ...
 
-    def map(self, start: int, stop: int) -> tuple[mmap.mmap, int]:
-        """A private map that covers these bytes, and the position of ``start`` in it.
+    def read(self, start: int, count: int) -> bytearray:
+        """So many bytes from there.
 
         Raises:
             InputError: the file is gone or has become shorter.
@@ -82,29 +84,35 @@ class PlainFile:
     path: Path
     size: int
 
-    def map(self, start: int, stop: int) -> tuple[mmap.mmap, int]:
+    def read(self, start: int, count: int) -> bytearray:
         """See ``Source``."""
         try:
-            with self.path.open("rb") as file:
-                return map_bytes(file.fileno(), start, stop, subject=self.path)
+            with self.path.open("rb", buffering=0) as file:
+                return read_bytes(file.fileno(), start, count, subject=self.path)
         except OSError as error:
             raise InputError(self.path, f"can't be read any more ({error.strerror or error})") from error
 
 
-def map_bytes(descriptor: int, start: int, stop: int, *, subject: object) -> tuple[mmap.mmap, int]:
-    """Maps a byte range of an open file.
+def read_bytes(descriptor: int, start: int, count: int, *, subject: object) -> bytearray:
+    """Reads a byte range of an open file.
 
-    The size is looked at again right before: touching a map beyond the end of a file that somebody has cut meanwhile
-    kills the process with SIGBUS. The map is private and writable because torch warns about read-only memory.
+    Reading, and not mapping: to touch a map beyond the end of a file that somebody cuts meanwhile kills the process
+    with SIGBUS, and network file systems serve one large read better than a page fault each 4 KiB.
 
     Raises:
-        InputError: the file is shorter than ``stop``.
-        OSError: it can't be mapped.
+        InputError: the file is shorter.
+        OSError: it can't be read.
     """
-    if os.fstat(descriptor).st_size < stop:
-        raise InputError(subject, "has become shorter while it was read", remedy="wait until its writer is done")
-    first = start - start % mmap.ALLOCATIONGRANULARITY
-    return mmap.mmap(descriptor, stop - first, access=mmap.ACCESS_COPY, offset=first), start - first
+    # Looked at before memory is taken for it.
+    if os.fstat(descriptor).st_size >= start + count:
+        data = bytearray(count)
+        view = memoryview(data)
+        done = 0
+        while done < count and (got := os.preadv(descriptor, [view[done:]], start + done)):
+            done += got
+        if done == count:
+            return data
+    raise InputError(subject, "has become shorter while it was read", remedy="wait until its writer is done")
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,7 +162,7 @@ class StoredTensor:
         )
 
     def read(self, source: Source) -> torch.Tensor:
-        """Its numbers, copied into memory, in the stored dtype.
+        """Its numbers, without gaps, in the stored dtype.
 
         Raises:
             InputError: the file has changed since its header was read.
@@ -164,12 +172,27 @@ class StoredTensor:
         import torch
 
         dtype: torch.dtype = getattr(torch, self.dtype)
-        span = self.span
-        if span == 0:
+        if self.numbers == 0:
             return torch.empty(self.shape, dtype=dtype)
-        mapped, position = source.map(self.start, self.start + span * ITEM_BYTES[self.dtype])
-        numbers = torch.frombuffer(mapped, dtype=dtype, count=span, offset=position)
-        return numbers.as_strided(self.shape, self.stride).clone(memory_format=torch.contiguous_format)
+        if self.stride == contiguous_stride(self.shape):
+            return torch.frombuffer(self._bytes(source), dtype=dtype).view(self.shape)
+        numbers = torch.empty(self.shape, dtype=dtype)
+        step = self._rows_at_once()
+        for first in range(0, self.shape[0], step):
+            part = self.between(0, first, min(first + step, self.shape[0]))
+            held = torch.frombuffer(part._bytes(source), dtype=dtype)  # noqa: SLF001  another of this class
+            numbers[first : first + step] = held.as_strided(part.shape, part.stride)
+        return numbers
+
+    def _bytes(self, source: Source) -> bytearray:
+        return source.read(self.start, self.span * ITEM_BYTES[self.dtype])
+
+    def _rows_at_once(self) -> int:
+        """How many indices of the first dimension to read at once, so that the gaps don't fill the memory."""
+        if self.stride[0] < max(self.stride):
+            return self.shape[0]  # transposed: each row reaches over the whole tensor
+        row_bytes = max(1, self.stride[0]) * ITEM_BYTES[self.dtype]
+        return max(1, MAX_READ_BYTES // row_bytes)
 
     def __str__(self) -> str:
         shape = list(self.shape) if len(self.shape) <= 8 else f"{len(self.shape)} dimensions"  # noqa: PLR2004  a line
