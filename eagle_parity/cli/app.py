@@ -99,9 +99,7 @@ def _run(arguments: Sequence[str]) -> int:
         if debug:
             raise
         return _fail(str(error))
-    except typer.Abort:
-        return INTERRUPTED
-    except KeyboardInterrupt:
+    except (typer.Abort, KeyboardInterrupt):
         return INTERRUPTED
     except BrokenPipeError:
         raise

@@ -12,7 +12,7 @@ lone surrogates, line separators: all of them can make a terminal or a diff show
 _SHORT_ESCAPES = {"\n": r"\n", "\r": r"\r", "\t": r"\t"}
 
 _MARKDOWN_SPECIAL = re.compile(r"([\\`*_\[\]|~#$])")
-_BLOCK_START = re.compile(r"^(\s*\d*)([-+=.)])")
+_BLOCK_START = re.compile(r"^(\s*(?:\d+(?=[.)](?:\s|$)))?)([-+=.)])")
 """What opens a list or an underline at the start of a block: a dash, a number with a dot."""
 
 _MENTION = re.compile(r"(?<![\w`])@(?=\w)")
@@ -21,8 +21,8 @@ _CODE = re.compile(r"`([^`]+)`")
 ID_LIST = re.compile(r"[\[(](?:-?\d+|post_norm|\?)(?:, (?:-?\d+|post_norm|\?))*[\])]")
 """A list of ids or boundaries, which a person reads and copies as one."""
 
-_CODE_LIKE = re.compile(rf"({ID_LIST.pattern}|\b[A-Za-z][\w.]*_[\w.]*\w)")
-"""What reads best as code: id lists, and keys such as eagle_aux_hidden_state_layer_ids."""
+_CODE_LIKE = re.compile(rf"({ID_LIST.pattern}|(?<![\w/.])[A-Za-z][\w./]*_[\w./]*\w)")
+"""What reads best as code: id lists, keys such as eagle_aux_hidden_state_layer_ids, paths."""
 
 
 def visible(text: str) -> str:

@@ -13,6 +13,9 @@ if TYPE_CHECKING:
 MAX_LIST = 16
 """Entries of a list that are told one by one; evidence can hold one a token. The JSON format has them all."""
 
+MAX_LIST_IN_TABLE = 200
+"""A table is where somebody looks things up: what it lists is told whole, within reason."""
+
 MAX_DEPTH = 4
 """Deeper nesting is folded: documents come from files, and recursion must end."""
 
@@ -22,8 +25,14 @@ def words(name: str) -> str:
     return name.replace("_", " ")
 
 
-def compact(value: object, depth: int = 0) -> str:
-    """One line for any JSON value: ``0.0123``, ``[3, 31, 59]``, ``layer 3, distance 0.01``."""
+def compact(value: object, depth: int = 0, *, limit: int = MAX_LIST) -> str:
+    """One line for any JSON value: ``0.0123``, ``[3, 31, 59]``, ``layer 3, distance 0.01``, ``one, two``.
+
+    Args:
+        value: the value.
+        depth: how deep it stands in another one.
+        limit: of how many entries a list or an object is told at most; the rest is counted.
+    """
     if value is None:
         return ""
     if isinstance(value, bool):
@@ -33,14 +42,15 @@ def compact(value: object, depth: int = 0) -> str:
     if isinstance(value, dict):
         if depth >= MAX_DEPTH:
             return "{...}"
-        inner = ", ".join(f"{words(str(k))} {compact(v, depth + 1)}" for k, v in list(value.items())[:MAX_LIST])
+        inner = ", ".join(f"{words(str(k))} {compact(v, depth + 1)}" for k, v in list(value.items())[:limit])
         return f"{{{inner}}}" if depth else inner
     if isinstance(value, list | tuple):
         if depth >= MAX_DEPTH:
             return "[...]"
-        inner = ", ".join("?" if v is None else compact(v, depth + 1) for v in value[:MAX_LIST])
-        rest = f", ... {len(value)} in all" if len(value) > MAX_LIST else ""
-        return f"[{inner}{rest}]"
+        inner = ", ".join("?" if v is None else compact(v, depth + 1) for v in value[:limit])
+        rest = f", ... {len(value)} in all" if len(value) > limit else ""
+        names = depth == 0 and len(value) > 0 and all(isinstance(v, str) for v in value)
+        return f"{inner}{rest}" if names else f"[{inner}{rest}]"
     return str(value)
 
 
@@ -90,7 +100,7 @@ def records(
     return Table(
         title,
         tuple(Cell(words(str(key))) for key in keys),
-        tuple(tuple(Cell(compact(row.get(key))) for key in keys) for row in rows),
+        tuple(tuple(Cell(compact(row.get(key), limit=MAX_LIST_IN_TABLE)) for key in keys) for row in rows),
     ).without_empty_columns()
 
 

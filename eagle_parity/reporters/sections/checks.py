@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from eagle_parity.reporters.values import records
 
@@ -14,13 +14,4 @@ if TYPE_CHECKING:
 def section(result: Result) -> list[Block]:
     """Two tables."""
     tables = (("Findings", "findings"), ("Checks", "checks"))
-    return [
-        records(title, [_joined(row) for row in rows])
-        for title, key in tables
-        if (rows := result.measurements.get(key))
-    ]
-
-
-def _joined(row: dict[str, Any]) -> dict[str, Any]:
-    """Lists of names as prose."""
-    return {key: ", ".join(value) if isinstance(value, list) else value for key, value in row.items()}
+    return [records(title, rows) for title, key in tables if (rows := result.measurements.get(key))]
