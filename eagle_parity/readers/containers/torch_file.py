@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import struct
 import zipfile
+import zlib
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 from eagle_parity.readers.containers.pickle_table import (
@@ -31,6 +32,19 @@ LEGACY_MAGIC = 0x1950A86A20F9469CFC6C
 MAX_DIRECTORY_BYTES = 4 * 1024 * 1024
 """A shard's zip has ten members of some hundred bytes; Python's zipfile holds the whole directory in memory."""
 
+_ZIP_DAMAGE = (
+    zipfile.BadZipFile,
+    NotImplementedError,
+    RuntimeError,
+    ValueError,
+    EOFError,
+    OSError,
+    struct.error,
+    OverflowError,
+    zlib.error,
+)
+"""What Python's zipfile raises on damaged input, encrypted members and unknown methods among it."""
+
 _LOCAL_HEADER_BYTES = 30
 _END_BYTES = 22
 _ZIP64_LOCATOR_BYTES = 20
@@ -49,7 +63,7 @@ def read_zip_table(file: BinaryIO, source: Source) -> TensorTable:
         with zipfile.ZipFile(file) as archive:
             members = {info.filename: info for info in archive.infolist()}
             folder, data = _read_pickle(archive, members)
-    except (zipfile.BadZipFile, NotImplementedError, RuntimeError, ValueError, OSError, struct.error) as error:
+    except _ZIP_DAMAGE as error:
         raise UnreadableFileError(f"truncated or damaged zip ({shorten(str(error))})") from error
 
     def place(storage: Storage) -> int:
