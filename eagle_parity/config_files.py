@@ -80,7 +80,7 @@ def read_json_object(path: Path, *, what: str) -> Mapping[str, Any]:
 
 
 def integer(config: Mapping[str, Any], *keys: str) -> int | None:
-    """The first of some keys that holds an integer; booleans are none, and neither is what no 64-bit number can hold."""
+    """The first of some keys that holds an integer; booleans are none, and neither is what JSON can't hold exactly."""
     for key in keys:
         value = config.get(key)
         if isinstance(value, int) and not isinstance(value, bool) and abs(value) <= MAX_INTEGER:

@@ -337,7 +337,7 @@ def _no_draft(config: Mapping[str, Any]) -> str:
 
 
 def _read_fc(folder: Path | None) -> tuple[tuple[int, int] | None, str | None]:
-    """fc's shape from the headers of the safetensors files beside the config."""
+    """The shape of fc from the headers of the safetensors files beside the config."""
     if folder is None:
         return None, None
     files = sorted(folder.glob("*.safetensors"))[: _MAX_WEIGHT_FILES + 1]

@@ -40,6 +40,11 @@ class Target:
     vocab_size: int | None
     config: Mapping[str, Any]
 
+    @property
+    def residual_streams(self) -> int:
+        """More than one where the target has hyper-connections; such a target has no boundaries."""
+        return integer(self.config, "hc_mult") or 1
+
 
 def read_target(source: str) -> Target:
     """Reads a target from a folder, a config.json, a bare JSON file of any name, or a Hub id.

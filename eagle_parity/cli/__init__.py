@@ -9,8 +9,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from eagle_parity.cli.capture import capture_transformers
+from eagle_parity.cli.check_config import check_config
 from eagle_parity.cli.checks import checks
+from eagle_parity.cli.diff_captures import diff_captures
+from eagle_parity.cli.engines import engines
 from eagle_parity.cli.explain import explain
+from eagle_parity.cli.ids import ids
 from eagle_parity.cli.inspect import inspect
 from eagle_parity.cli.report import report
 
@@ -18,10 +22,14 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 COMMANDS: dict[str, Callable[..., object]] = {
+    "check-config": check_config,
+    "ids": ids,
+    "diff-captures": diff_captures,
     "inspect": inspect,
     "report": report,
     "checks": checks,
     "explain": explain,
+    "engines": engines,
 }
 
 

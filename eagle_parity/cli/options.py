@@ -48,3 +48,7 @@ ColorOption: TypeAlias = Annotated[
     Color,
     typer.Option("--color", help="When to colour; auto honours NO_COLOR and a pipe.", rich_help_panel=_OUTPUT),
 ]
+AssumeNearestOption: TypeAlias = Annotated[
+    bool,
+    typer.Option("--assume-nearest", help="Judge an engine version that the tables don't know by the nearest one."),
+]

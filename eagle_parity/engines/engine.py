@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+import msgspec
 
 from eagle_parity.errors import UsageError
 from eagle_parity.quoting import quoted
@@ -48,8 +49,7 @@ def nearest_version(version: str, known: Iterable[str]) -> str:
     return not_newer[-1] if not_newer else ordered[0]
 
 
-@dataclass(frozen=True, slots=True)
-class EngineOption:
+class EngineOption(msgspec.Struct, frozen=True):
     """A launch option or a build on which an engine's reading of a draft depends.
 
     Attributes:
@@ -63,8 +63,7 @@ class EngineOption:
     meaning: str
 
 
-@dataclass(frozen=True, slots=True)
-class EngineName:
+class EngineName(msgspec.Struct, frozen=True):
     """An engine in a version, with the options that were named.
 
     Attributes:

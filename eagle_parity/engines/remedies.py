@@ -6,8 +6,10 @@ remedy if every variant of the engine serves exactly the wanted wiring with it.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
+
+import msgspec
 
 from eagle_parity.engines.rules import Placeholder
 from eagle_parity.engines.serving import Served, Unjudged, serve, variants_of
@@ -16,7 +18,7 @@ from eagle_parity.results import Outcome
 from eagle_parity.wiring import format_boundaries
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterator, Sequence
 
     from eagle_parity.drafts import Draft
     from eagle_parity.engines.engine import EngineName
@@ -28,8 +30,7 @@ NEARBY = (0, -1, 1, -2, 2)
 """How far a list may be from the boundaries that it means: conventions differ by one, two leaves room."""
 
 
-@dataclass(frozen=True, slots=True)
-class ConfigChange:
+class ConfigChange(msgspec.Struct, frozen=True):
     """What to write into the draft's config.
 
     Attributes:
@@ -48,8 +49,7 @@ class ConfigChange:
         return " and ".join(f"{place(key)}: {quoted(value)}" for key, value in self.values.items())
 
 
-@dataclass(frozen=True, slots=True)
-class NoChange:
+class NoChange(msgspec.Struct, frozen=True):
     """No list makes this engine serve the wiring: why not, and what else to do."""
 
     reason: str
@@ -102,7 +102,9 @@ def remedy(
             else:
                 key = next((k for k, v in spelling.items() if v is Placeholder.IDS), None)
                 return ConfigChange(values, key, tuple(ids), tuple(all_served))
-    return NoChange(_why_not(engine, draft, target, trained, name=name, version=version, closest=closest, variants=variants))
+    return NoChange(
+        _why_not(engine, draft, target, trained, name=name, version=version, closest=closest, variants=variants)
+    )
 
 
 def _candidates(trained: Sequence[BoundaryEntry]) -> Iterator[list[int]]:

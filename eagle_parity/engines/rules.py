@@ -9,15 +9,14 @@ An *index* is what a target class asks for: index i is the state before layer i,
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+import msgspec
 
-    from eagle_parity.drafts import Draft
-    from eagle_parity.engines.engine import EngineOption
+from eagle_parity.drafts import Draft
+from eagle_parity.engines.engine import EngineOption
 
 
 class Setter(StrEnum):
@@ -69,8 +68,7 @@ class Malformed(StrEnum):
     UNSORTABLE = "TypeError at load, unless all entries are texts, which never match"
 
 
-@dataclass(frozen=True, slots=True)
-class Source:
+class Source(msgspec.Struct, frozen=True):
     """Where a rule was read.
 
     Attributes:
@@ -87,8 +85,7 @@ class Source:
         return f"{self.file}:{self.lines} ({self.version})"
 
 
-@dataclass(frozen=True, slots=True)
-class Defect:
+class Defect(msgspec.Struct, frozen=True):
     """A known fault of some releases on this path.
 
     Attributes:
@@ -114,8 +111,7 @@ class DefectWhen(StrEnum):
     EMBEDDING = "the embedding is served"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ClassRule:
+class ClassRule(msgspec.Struct, frozen=True, kw_only=True):
     """How one family of target classes reads ids and delivers states, in a range of versions.
 
     Attributes:
@@ -148,8 +144,7 @@ class ClassRule:
     defects: tuple[Defect, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class NoSetter:
+class NoSetter(msgspec.Struct, frozen=True):
     """Target classes on which an engine refuses EAGLE-3, in a range of versions.
 
     Attributes:
@@ -174,8 +169,7 @@ class Taken(StrEnum):
     SECTION = "the object that it stands in is not empty"
 
 
-@dataclass(frozen=True, slots=True)
-class KeyStep:
+class KeyStep(msgspec.Struct, frozen=True):
     """One place in which an engine looks.
 
     Attributes:
@@ -189,8 +183,7 @@ class KeyStep:
     shift: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class KeyRule:
+class KeyRule(msgspec.Struct, frozen=True):
     """Where an engine looks for the id list, in order.
 
     Attributes:
@@ -204,8 +197,7 @@ class KeyRule:
     source: str
 
 
-@dataclass(frozen=True, slots=True)
-class WidthRule:
+class WidthRule(msgspec.Struct, frozen=True):
     """For how many slots a draft class builds its fc.
 
     Attributes:
@@ -221,8 +213,7 @@ class WidthRule:
     source: str
 
 
-@dataclass(frozen=True, slots=True)
-class Failure:
+class Failure(msgspec.Struct, frozen=True):
     """Why an engine doesn't serve.
 
     Attributes:
@@ -250,8 +241,7 @@ class FailureKind(StrEnum):
     DRAFT = "draft"
 
 
-@dataclass(frozen=True, slots=True)
-class Timing:
+class Timing(msgspec.Struct, frozen=True):
     """Which failures an engine meets while it starts, and which only at the first request.
 
     Attributes:
@@ -267,8 +257,7 @@ class Timing:
     remark: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class DraftSeen:
+class DraftSeen(msgspec.Struct, frozen=True):
     """A draft's config as an engine sees it, after the engine's own conversions.
 
     Attributes:
@@ -282,12 +271,11 @@ class DraftSeen:
     config: Mapping[str, Any]
     width: WidthRule
     uses_aux: bool = True
-    renamed: Mapping[str, str] = field(default_factory=dict)
+    renamed: Mapping[str, str] = {}
     failure: Failure | None = None
 
 
-@dataclass(frozen=True, kw_only=True)
-class Engine:
+class Engine(msgspec.Struct, frozen=True, kw_only=True):
     """An engine with its tables.
 
     Attributes:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+import msgspec
+
 from eagle_parity.drafts import IdList, id_list, look_up
-from eagle_parity.engines.engine import in_range
+from eagle_parity.engines.engine import EngineName, in_range
 from eagle_parity.engines.rules import (
     AtEmbedding,
     ClassRule,
@@ -31,23 +33,20 @@ from eagle_parity.results import Outcome, ServedWiring
 from eagle_parity.wiring import EMBEDDING, POST_NORM, BoundaryEntry
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
 
     from eagle_parity.drafts import Draft
-    from eagle_parity.engines.engine import EngineName
     from eagle_parity.engines.rules import NoSetter
     from eagle_parity.targets import Target
 
 
-@dataclass(frozen=True, slots=True)
-class Unjudged:
+class Unjudged(msgspec.Struct, frozen=True):
     """No rule covers this: a value with its reason, never a guess."""
 
     reason: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Served:
+class Served(msgspec.Struct, frozen=True, kw_only=True):
     """What one variant of one engine makes of a draft on a target.
 
     Attributes:
@@ -170,7 +169,9 @@ def serve(
     if not seen.uses_aux:
         return served(None, delivery=Delivery((POST_NORM,)))
     if not isinstance(found, ClassRule):
-        return served(Failure(FailureKind.NO_SETTER, True, found.reason), unsupported=True, source=found.source)
+        return served(
+            Failure(FailureKind.NO_SETTER, at_load=True, words=found.reason), unsupported=True, source=found.source
+        )
     asked = ask(found, reading, target.num_layers)
     if isinstance(asked, Failure):
         return served(asked, source=found.source)
@@ -193,7 +194,7 @@ def find_class(
     """The rule for the first of the target's architectures that the tables know."""
     if not target.architectures:
         return Unjudged(f"{target.path} names no architecture, so the class that {engine.title} loads isn't known")
-    if _residual_streams(target) > 1:
+    if target.residual_streams > 1:
         return Unjudged("the target has several residual streams (hyper-connections): it has no boundaries")
     for architecture in target.architectures:
         for refused in engine.no_setter:
@@ -209,13 +210,7 @@ def find_class(
     return Unjudged(f"the tables have no rule for the target class {named} in {engine.title} {version}")
 
 
-def _residual_streams(target: Target) -> int:
-    value = target.config.get("hc_mult")
-    return value if isinstance(value, int) and not isinstance(value, bool) else 1
-
-
-@dataclass(frozen=True, slots=True)
-class IdReading:
+class IdReading(msgspec.Struct, frozen=True):
     """What an engine found where it looks for the id list.
 
     Attributes:
@@ -291,7 +286,7 @@ class _NotANumber:
 _NOT_A_NUMBER = _NotANumber()
 
 
-def _number(entry: object) -> int | None | _NotANumber:
+def _number(entry: object) -> int | _NotANumber | None:
     """An entry as Python's membership test sees it: 2.0 is 2, True is 1, 2.5 is no layer."""
     if isinstance(entry, int):
         return int(entry)
@@ -301,7 +296,7 @@ def _number(entry: object) -> int | None | _NotANumber:
 
 
 def _malformed(words: str) -> Failure:
-    return Failure(FailureKind.MALFORMED, True, words)
+    return Failure(FailureKind.MALFORMED, at_load=True, words=words)
 
 
 def _setter_shift(setter: Setter, numbers: Sequence[object], num_layers: int) -> int:
@@ -315,8 +310,7 @@ def _setter_shift(setter: Setter, numbers: Sequence[object], num_layers: int) ->
     return 0
 
 
-@dataclass(frozen=True, slots=True)
-class Delivery:
+class Delivery(msgspec.Struct, frozen=True):
     """What a forward hands over.
 
     Attributes:
@@ -367,43 +361,45 @@ def judge_delivery(
     boundaries = delivery.boundaries
     if delivery.lost is not None:
         error = "IndexError" if rule.outside is Outside.FLAGS_BY_INDEX else "KeyError"
-        return Failure(FailureKind.OUT_OF_RANGE, True, f"{error} at load: index {delivery.lost} is no layer")
+        return Failure(
+            FailureKind.OUT_OF_RANGE, at_load=True, words=f"{error} at load: index {delivery.lost} is no layer"
+        )
     built = slots_built(seen, seen.width)
     stored = draft.fc_slots(target.hidden_size)
     if stored is not None and stored != built:
         words = f"fc is built for {built} slots ({seen.width.source}) and the weights hold one for {stored}"
-        return Failure(FailureKind.WIDTH, True, f"shape error at load: {words}")
+        return Failure(FailureKind.WIDTH, at_load=True, words=f"shape error at load: {words}")
     if EMBEDDING in boundaries and rule.embedding is AtEmbedding.TYPE_ERROR:
         return Failure(
             FailureKind.EMBEDDING,
-            timing.embedding,
-            "TypeError in the target's forward at index 0: hidden_states + residual, residual is None",
-            timing.remark,
+            at_load=timing.embedding,
+            words="TypeError in the target's forward at index 0: hidden_states + residual, residual is None",
+            remark=timing.remark,
         )
     if not boundaries:
         return Failure(
             FailureKind.MISSING_STATE,
-            timing.nothing,
-            "no state is captured at all, and the forward's result can't be unpacked",
-            timing.remark,
+            at_load=timing.nothing,
+            words="no state is captured at all, and the forward's result can't be unpacked",
+            remark=timing.remark,
         )
     count = f"{len(boundaries)} of {len(asked)}"
     if len(boundaries) < len(asked) and rule.shortfall is not Shortfall.DRAFT_FC:
         error = "AssertionError" if rule.shortfall is Shortfall.PACKER_ASSERT else "RuntimeError"
         return Failure(
             FailureKind.MISSING_STATE,
-            timing.shortfall,
-            f"{error} in the target's forward: captured {count} aux hidden states",
-            timing.remark,
+            at_load=timing.shortfall,
+            words=f"{error} in the target's forward: captured {count} aux hidden states",
+            remark=timing.remark,
         )
     if len(boundaries) != built:
         dropped = len(boundaries) < len(asked)
         said = f"{count} states are captured" if dropped else f"{len(boundaries)} states are captured"
         return Failure(
             FailureKind.MISSING_STATE if dropped else FailureKind.WIDTH,
-            timing.shortfall,
-            f"shape error in the draft's fc: {said}, fc is built for {built} ({seen.width.source})",
-            timing.remark,
+            at_load=timing.shortfall,
+            words=f"shape error in the draft's fc: {said}, fc is built for {built} ({seen.width.source})",
+            remark=timing.remark,
         )
     return None
 
@@ -447,5 +443,3 @@ def id_of(served: Served, slot: int) -> tuple[int, int] | None:
         if index is not None and wrapped.get(index, index) == served.boundaries[slot]:
             return number, index
     return None
-
-

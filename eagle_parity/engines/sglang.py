@@ -6,8 +6,9 @@ without a log line. What a list means then depends on the target class and the r
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
 
 from eagle_parity.drafts import IDS, NESTED_IDS, SECTION
 from eagle_parity.engines.engine import EngineOption, in_range
@@ -68,8 +69,8 @@ NEWEST = VERSIONS[-1]
 EMBEDDING_CAPTURE = EngineOption(
     "embedding-capture",
     ("stock", "patched"),
-    "patched: a build whose layer loop delivers the embedding at index 0, which no stock release before the boundary"
-    " objects of 0.5.21 does on Llama and DeepSeek classes",
+    "patched: a build whose layer loop delivers the embedding at index 0 where the stock release does not (Llama before"
+    " 0.5.22, DeepSeek and Kimi before 0.5.14)",
 )
 
 KEYS = KeyRule(
@@ -472,15 +473,21 @@ def see_draft(draft: Draft, version: str, variant: Mapping[str, str]) -> DraftSe
         width = DEEPSEEK_WIDTH
         if not in_range(version, _DEEPSEEK_DRAFT_SINCE, NEWEST):
             failure = Failure(
-                FailureKind.DRAFT, True, f"the draft class {_DEEPSEEK_DRAFT} is not in this release (from 0.5.12 on)"
+                FailureKind.DRAFT,
+                at_load=True,
+                words=f"the draft class {_DEEPSEEK_DRAFT} is not in this release (from 0.5.12 on)",
             )
     if SECTION in draft.config and section is None and in_range(version, FIRST, _NULL_SECTION_UNTIL):
         failure = Failure(
-            FailureKind.DRAFT, True, "AttributeError in the draft worker: eagle_config is null (eagle_worker.py:191)"
+            FailureKind.DRAFT,
+            at_load=True,
+            words="AttributeError in the draft worker: eagle_config is null (eagle_worker.py:191)",
         )
     elif section and not isinstance(section, dict) and recent:
         failure = Failure(
-            FailureKind.DRAFT, True, "AttributeError in llama_eagle3.py: eagle_config is no object and has no get"
+            FailureKind.DRAFT,
+            at_load=True,
+            words="AttributeError in llama_eagle3.py: eagle_config is no object and has no get",
         )
     uses_aux = bool(section.get("use_aux_hidden_state", True)) if isinstance(section, dict) else True
     return DraftSeen(draft.config, width, uses_aux=uses_aux, failure=failure)

@@ -8,8 +8,9 @@ concatenate in ascending order, the transformers backend as listed.
 from __future__ import annotations
 
 import re
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
+
+from msgspec.structs import replace
 
 from eagle_parity.drafts import IDS, NESTED_IDS, SECTION, Dialect
 from eagle_parity.engines.engine import EngineOption
@@ -308,7 +309,9 @@ def see_draft(draft: Draft, version: str, variant: Mapping[str, str]) -> DraftSe
     if section is not None and not isinstance(section, dict) and (v1 or section):
         place = "v1/spec_decode/llm_base_proposer.py:1684" if v1 else "model_executor/models/llama_eagle3.py:185"
         failure = Failure(
-            FailureKind.DRAFT, True, f"AttributeError at start: eagle_config is no object and has no get ({place})"
+            FailureKind.DRAFT,
+            at_load=True,
+            words=f"AttributeError at start: eagle_config is no object and has no get ({place})",
         )
     return _with_aux(config, _DRAFT_CLASSES.get(name, LLAMA_WIDTH), variant, failure, {})
 
@@ -320,7 +323,7 @@ def _native_class(draft: Draft) -> tuple[str, Failure | None]:
             f"ValueError at start: a draft of model_type {draft.model_type} is taken for an MTP model and renamed to a"
             " class that vLLM doesn't have (config/speculative.py:679-694, from reading the code)"
         )
-        return "", Failure(FailureKind.DRAFT, True, words)
+        return "", Failure(FailureKind.DRAFT, at_load=True, words=words)
     if not draft.architectures:
         return "", None
     name = draft.architectures[0][:100]
@@ -330,7 +333,7 @@ def _native_class(draft: Draft) -> tuple[str, Failure | None]:
         return name, None
     told = re.sub(r"[^\w.]", "?", name)
     words = f"ValueError at start: model architecture {told} is not supported (model_executor/models/registry.py:658)"
-    return name, Failure(FailureKind.DRAFT, True, words)
+    return name, Failure(FailureKind.DRAFT, at_load=True, words=words)
 
 
 def _see_speculators(draft: Draft, variant: Mapping[str, str]) -> DraftSeen:
@@ -350,9 +353,9 @@ def _see_speculators(draft: Draft, variant: Mapping[str, str]) -> DraftSeen:
     if not name and model_type is not None:
         failure = Failure(
             FailureKind.DRAFT,
-            True,
-            "ValueError at start: Unsupported model_type in transformer_layer_config; llama and qwen3 are supported"
-            " (transformers_utils/configs/speculators/algos.py:39-46)",
+            at_load=True,
+            words="ValueError at start: Unsupported model_type in transformer_layer_config; llama and qwen3 are"
+            " supported (transformers_utils/configs/speculators/algos.py:39-46)",
         )
     return _with_aux(config, _DRAFT_CLASSES.get(name, LLAMA_WIDTH), variant, failure, renamed)
 
@@ -369,9 +372,9 @@ def _with_aux(
     if not uses_aux and variant.get(RUNNER.name) == "v2" and failure is None:
         failure = Failure(
             FailureKind.DRAFT,
-            True,
-            "the V2 runner asks for aux states although use_aux_hidden_state is false; the draft passes them on and a"
-            " buffer of one state's width can't take them (v1/worker/gpu/model_runner.py:300-307)",
+            at_load=True,
+            words="the V2 runner asks for aux states although use_aux_hidden_state is false; the draft passes them on,"
+            " and a buffer of one state's width can't take them (v1/worker/gpu/model_runner.py:300-307)",
         )
     return DraftSeen(config, width, uses_aux=uses_aux, renamed=renamed, failure=failure)
 

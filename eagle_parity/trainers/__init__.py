@@ -12,11 +12,12 @@ from eagle_parity.errors import UsageError
 from eagle_parity.quoting import quoted
 from eagle_parity.trainers.specforge import SPECFORGE
 from eagle_parity.trainers.speculators import SPECULATORS
-from eagle_parity.trainers.trainer import TrainedWiring, Trainer, trained_by
+from eagle_parity.trainers.trainer import Trainer, trained_by
 
 if TYPE_CHECKING:
     from eagle_parity.drafts import Draft
     from eagle_parity.targets import Target
+    from eagle_parity.trained_wiring import TrainedWiring
 
 TRAINERS: tuple[Trainer, ...] = (SPECFORGE, SPECULATORS)
 

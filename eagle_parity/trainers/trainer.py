@@ -1,19 +1,20 @@
-"""What a trainer is: in which releases its layer ids mean what, where they come from, and what its shards keep beside."""
+"""What a trainer is: what its layer ids mean by release, where they come from, and what its shards keep beside."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable
 from enum import StrEnum
 from typing import TYPE_CHECKING
+
+import msgspec
 
 from eagle_parity.drafts import IdList, id_list, look_up
 from eagle_parity.engines.engine import in_range
 from eagle_parity.errors import UsageError
+from eagle_parity.trained_wiring import TrainedWiring
 from eagle_parity.wiring import Boundary, Wiring
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from eagle_parity.drafts import Draft
     from eagle_parity.targets import Target
 
@@ -33,8 +34,7 @@ class ListOrder(StrEnum):
     LISTED = "as listed"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TrainerRule:
+class TrainerRule(msgspec.Struct, frozen=True, kw_only=True):
     """One trainer in a range of releases.
 
     Attributes:
@@ -63,8 +63,7 @@ class TrainerRule:
     remark: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Trainer:
+class Trainer(msgspec.Struct, frozen=True):
     """A trainer and its rules.
 
     Attributes:
@@ -76,23 +75,6 @@ class Trainer:
     name: str
     title: str
     rules: tuple[TrainerRule, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class TrainedWiring:
-    """The wiring that a head was trained on, and how that is known.
-
-    Attributes:
-        wiring: slots and last state.
-        source: in words, for messages and evidence.
-        ids: the ids behind it, where there were any.
-        key: where they stood; None for a trainer's default or a statement in boundaries.
-    """
-
-    wiring: Wiring
-    source: str
-    ids: tuple[int, ...] | None = None
-    key: str | None = None
 
 
 def trained_by(trainer: Trainer, version: str, draft: Draft, target: Target) -> TrainedWiring:
@@ -155,6 +137,8 @@ def _refuse(rule: TrainerRule, ids: tuple[int, ...], title: str, found: IdList |
     if rule.exactly is not None and len(ids) != rule.exactly:
         raise UsageError(f"--trained-with: {title} takes exactly {rule.exactly} ids, {where} has {len(ids)}, {way_out}")
     if any(number < rule.smallest for number in ids):
-        raise UsageError(f"--trained-with: {title} refuses ids below {rule.smallest}, {where} is {list(ids)}, {way_out}")
+        raise UsageError(
+            f"--trained-with: {title} refuses ids below {rule.smallest}, {where} is {list(ids)}, {way_out}"
+        )
     if len(set(ids)) < len(ids):
         raise UsageError(f"--trained-with: {where} {list(ids)} names a layer twice, {way_out}")

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from eagle_parity.reporters.sections import checks, diff, explain, inspect
+from eagle_parity.reporters.sections import checks, diff, engines, explain, ids, inspect
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -20,6 +20,8 @@ SECTIONS: Mapping[str, Callable[[Result], list[Block]]] = {
     "inspect": inspect.section,
     "checks": checks.section,
     "explain": explain.section,
+    "engines": engines.section,
+    "ids": ids.section,
 }
 
 INFORMING: Mapping[str, str] = {

@@ -1,0 +1,77 @@
+"""Will the engine refuse to load, or die at a request?"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from eagle_parity.checks.check import Check
+from eagle_parity.findings import ENGINE_FAILURE
+from eagle_parity.results import Outcome
+from eagle_parity.wiring import format_boundaries
+
+if TYPE_CHECKING:
+    from eagle_parity.checks.check import Outcomes
+    from eagle_parity.checks.config_subject import ConfigSubject, Variants
+    from eagle_parity.engines.serving import Served
+
+WHEN = {
+    Outcome.FAILS_AT_LOAD: "fails while it starts",
+    Outcome.FAILS_AT_FIRST_REQUEST: "dies at the first request",
+}
+
+
+def run(subject: ConfigSubject) -> Outcomes:
+    """One error for each way in which an engine fails by the draft's list alone."""
+    for group, cause in subject.by_cause(ENGINE_FAILURE):
+        message = f"{group.title} {failing(group)}."
+        read = what_was_read(group)
+        if read:
+            message += f" {read}"
+        yield ENGINE_FAILURE.finding(
+            message,
+            evidence=subject.evidence(group, cause),
+            remedy=subject.advice(group),
+            engine=group.label,
+        )
+
+
+def failing(group: Variants) -> str:
+    """When and how the variants fail: ``dies at the first request: RuntimeError in ...``."""
+    return group.each(lambda served: f"{WHEN[served.outcome]}: {_failure_words(served)}")
+
+
+def _failure_words(served: Served) -> str:
+    failure = served.failure
+    if failure is None:
+        return ""
+    return f"{failure.words} ({failure.remark})" if failure.remark else failure.words
+
+
+def what_was_read(group: Variants) -> str:
+    """How the list became what the forward is asked for, and what of it is delivered."""
+    served = group.first
+    if not served.asked:
+        return ""
+    if served.default:
+        return f"It takes its default {format_boundaries(served.asked)} and gets {_got(group)}."
+    lost = [
+        f"id {number}" if number == index else f"id {number}, read as boundary {index},"
+        for number, index in zip(served.ids or (), served.asked, strict=False)
+        if index is not None and index not in served.boundaries and index not in dict(served.wrapped)
+    ]
+    told = f"; no layer answers to {' or to '.join(lost).rstrip(',')}" if lost else ""
+    return f"It reads {served.key} {list(served.ids or ())} and gets {_got(group)}{told}."
+
+
+def _got(group: Variants) -> str:
+    boundaries = group.first.boundaries
+    return f"boundaries {format_boundaries(boundaries)}" if boundaries else "no state"
+
+
+CHECK = Check(
+    name="engine-failure",
+    question="Does the engine load the draft and answer a request?",
+    emits=(ENGINE_FAILURE,),
+    needs="--engine and --target",
+    run=run,
+)

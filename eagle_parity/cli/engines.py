@@ -1,0 +1,24 @@
+"""``eagle-parity engines``."""
+
+from __future__ import annotations
+
+from eagle_parity.cli.options import Color, ColorOption, Format, FormatOption, OutputOption, QuietOption
+
+
+def engines(
+    *,
+    format: FormatOption = Format.TERMINAL,  # noqa: A002  the option's name
+    output: OutputOption = None,
+    quiet: QuietOption = False,
+    color: ColorOption = Color.AUTO,
+) -> int:
+    """Print the rule tables: how each engine, version and target class reads ids, each with its source.
+
+    Example: eagle-parity engines --format markdown
+    """
+    from eagle_parity.cli.finish import finish
+    from eagle_parity.engines.tables import engine_tables
+    from eagle_parity.results import Result, Verdict
+
+    result = Result(command="engines", verdict=Verdict.PASS, measurements=engine_tables())
+    return finish(result, format=format, output=output, quiet=quiet, color=color)

@@ -1,0 +1,108 @@
+"""The rule tables as rows, for ``engines`` and for the documentation."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from eagle_parity.engines import ENGINES
+from eagle_parity.engines.rules import AtEmbedding, Outside
+
+if TYPE_CHECKING:
+    from eagle_parity.engines.rules import ClassRule, Engine
+
+
+def engine_tables() -> dict[str, Any]:
+    """Every rule with its version range and source, by kind: JSON values, a row an object."""
+    return {
+        "engines": [
+            {
+                "engine": engine.name,
+                "title": engine.title,
+                "versions": list(engine.versions),
+                "options": {option.name: list(option.values) for option in engine.options},
+            }
+            for engine in ENGINES
+        ],
+        "options": [
+            {"engine": engine.name, "option": option.name, "values": list(option.values), "meaning": option.meaning}
+            for engine in ENGINES
+            for option in engine.options
+        ],
+        "keys": [row for engine in ENGINES for row in _key_rows(engine)],
+        "classes": [_class_row(engine, rule) for engine in ENGINES for rule in engine.classes],
+        "refused": [
+            {
+                "engine": engine.name,
+                "versions": _span(refused.first, refused.last),
+                "architectures": list(refused.architectures),
+                "reason": refused.reason,
+                "source": refused.source,
+            }
+            for engine in ENGINES
+            for refused in engine.no_setter
+        ],
+        "widths": [
+            {
+                "engine": engine.name,
+                "draft_class": rule.draft_class,
+                "slots": ", else ".join([*rule.keys, str(rule.fallback)]),
+                "source": rule.source,
+            }
+            for engine in ENGINES
+            for rule in engine.width_rules
+        ],
+        "defects": [
+            {
+                "engine": engine.name,
+                "versions": _span(rule.first, rule.last),
+                "classes": rule.family,
+                "defect": defect.name,
+                "summary": defect.summary,
+                "when": defect.when.value,
+                "source": defect.source,
+            }
+            for engine in ENGINES
+            for rule in engine.classes
+            for defect in rule.defects
+        ],
+    }
+
+
+def _key_rows(engine: Engine) -> list[dict[str, Any]]:
+    return [
+        {
+            "engine": engine.name,
+            "variant": f"{engine.runner_option}={runner}" if runner else "",
+            "order": position,
+            "key": step.key,
+            "shift": step.shift,
+            "taken_when": step.taken.value,
+            "source": rule.source,
+        }
+        for runner, rule in engine.key_rules.items()
+        for position, step in enumerate(rule.steps, start=1)
+    ]
+
+
+def _class_row(engine: Engine, rule: ClassRule) -> dict[str, Any]:
+    last = "KeyError at load" if rule.outside is Outside.LOOKUP_ERROR else Outside.NEVER_MATCHES.value
+    if rule.outside is Outside.FLAGS_BY_INDEX:
+        last = "IndexError at load"
+    return {
+        "engine": engine.name,
+        "versions": _span(rule.first, rule.last),
+        "family": rule.family,
+        "architectures": list(rule.architectures),
+        "ids": rule.setter.value,
+        "default": "(2, n//2, n-3), not shifted",
+        "index_0": AtEmbedding(rule.embedding).value,
+        "index_n": "delivers the last layer's output, before the final norm" if rule.reaches_last else last,
+        "outside": rule.outside.value,
+        "order": rule.order.value,
+        "missing_state": rule.shortfall.value,
+        "source": str(rule.source),
+    }
+
+
+def _span(first: str, last: str) -> str:
+    return first if first == last else f"{first} to {last}"

@@ -1,0 +1,38 @@
+"""``engines``: the rule tables, a table a kind of rule."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from eagle_parity.reporters.values import compact, records
+
+if TYPE_CHECKING:
+    from eagle_parity.reporters.document import Block
+    from eagle_parity.results import Result
+
+_TITLES = {
+    "engines": "Engines",
+    "options": "Options",
+    "keys": "Where the id list is looked for, in order",
+    "classes": "Target classes: from ids to delivered boundaries",
+    "refused": "Target classes that are refused",
+    "widths": "How many slots a draft class builds fc for",
+    "defects": "Known defects",
+}
+
+
+def section(result: Result) -> list[Block]:
+    """One table a kind of rule, in the order of the data flow."""
+    return [
+        records(title, [_joined(row) for row in rows])
+        for key, title in _TITLES.items()
+        if (rows := result.measurements.get(key))
+    ]
+
+
+def _joined(row: dict[str, Any]) -> dict[str, Any]:
+    """Lists of names as prose."""
+    return {
+        key: ", ".join(str(v) for v in value) if isinstance(value, list) else compact(value)
+        for key, value in row.items()
+    }
