@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from eagle_parity.checks.check import Check, Outcomes
 from eagle_parity.findings import MISDECLARED_WIRING
+from eagle_parity.results import Skip
 
 if TYPE_CHECKING:
     from eagle_parity.comparison.identity import Identity
@@ -14,6 +15,9 @@ if TYPE_CHECKING:
 
 def run(comparison: Comparison) -> Outcomes:
     """One finding a side whose declaration the reference contradicts."""
+    for role, side in (("trained", comparison.measurements.trained), ("live", comparison.measurements.live)):
+        if side.last_state_note:
+            yield Skip(check=f"last state ({role})", reason=side.last_state_note)
     if not comparison.enough:
         return
     measurements, views = comparison.measurements, comparison.views

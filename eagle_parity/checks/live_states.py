@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from eagle_parity.comparison.views import Comparison, SlotView
     from eagle_parity.findings import Finding
 
+TOLD_FITS = 3
+"""Failed explanations that a finding lists, nearest first."""
 SMALLEST_DISTANCE = 1e-6
 """An explanation that leaves nothing has no finite margin."""
 
@@ -54,6 +56,7 @@ def _is_drift(comparison: Comparison, view: SlotView) -> bool:
 def _explained(comparison: Comparison) -> Outcomes:
     """One finding for slots that one explanation with the same numbers fits, one a slot otherwise."""
     explained: dict[tuple[str, str], list[tuple[SlotView, Fit]]] = {}
+    unexplained: list[SlotView] = []
     thresholds = comparison.thresholds
     for view in comparison.open_views:
         pair = view.measurement.pair
@@ -64,12 +67,14 @@ def _explained(comparison: Comparison) -> Outcomes:
             yield Skip(
                 check=f"slot {view.measurement.slot}",
                 reason=f"its distance {pair.distance:.3f} is more than numerics usually make ({view.limit:.3g}) and "
-                f"less than a wrong layer usually makes ({thresholds.identity_distance:g}): give a --reference, or a second "
-                "live capture with --noise",
+                f"less than a wrong layer usually makes ({thresholds.identity_distance:g}): give a --reference, or a "
+                "second live capture with --noise",
                 blocks_verdict=True,
             )
         else:
-            yield _unexplained(view, thresholds)
+            unexplained.append(view)
+    if unexplained:
+        yield _unexplained(unexplained, comparison)
     for group in explained.values():
         yield _fit_finding(group, thresholds)
 
@@ -88,7 +93,8 @@ def _best_fit(view: SlotView, thresholds: Thresholds) -> Fit | None:
         for fit in view.measurement.fits
         if fit.distance <= (fit.limit or max(thresholds.parity_distance, view.limit))
     ]
-    return min(fitting, key=lambda fit: (fit.parameters, fit.distance), default=None)
+    # Either side can be called the changed one; where the live side can, it is.
+    return min(fitting, key=lambda fit: (fit.side != "live", fit.parameters, fit.distance), default=None)
 
 
 def _signature(fit: Fit) -> str:
@@ -131,39 +137,51 @@ def _margin(runner_up: float | None, left: float) -> float:
     return max(1.0, (1.0 if runner_up is None else runner_up) / max(left, SMALLEST_DISTANCE))
 
 
-def _unexplained(view: SlotView, thresholds: Thresholds) -> Finding:
-    pair = view.measurement.pair
-    distance = pair.distance if pair else 0.0
-    nearest = view.live or view.live_among_trained
-    tried = sorted({fit.name for fit in view.measurement.fits})
-    ruled_out = "identity with any known state" + (f", {', '.join(tried)}" if tried else "")
-    near = (
-        f"; the nearest known state is {nearest.candidate.label} at {nearest.candidate.distance:.3g}" if nearest else ""
+def _unexplained(views: list[SlotView], comparison: Comparison) -> Finding:
+    """One finding: what no explanation fits in several slots has one cause until something tells them apart."""
+    slots = [_unexplained_slot(view) for view in views]
+    near = "; ".join(
+        f"slot {slot['slot']} differs by {slot['distance']:.3g} (limit {slot['limit']:.3g}"
+        + (f", nearest known state {slot['nearest']} at {slot['nearest_distance']:.3g})" if slot["nearest"] else ")")
+        for slot in slots
     )
+    tried = sorted({fit.name for view in views for fit in view.measurement.fits})
+    without_reference = comparison.measurements.reference_boundaries is None
     return UNEXPLAINED_DIFFERENCE.finding(
-        f"slot {view.measurement.slot} differs by {distance:.3g} (limit {view.limit:.3g}){near}. "
-        f"Ruled out: {ruled_out}.",
-        evidence={
-            "distance": rounded(distance),
-            "limit": rounded(view.limit),
-            "nearest": nearest.evidence() if nearest else None,
-            "tried": [
-                {"explanation": fit.formula, "distance_left": rounded(fit.distance)}
-                for fit in view.measurement.fits[:5]
-            ],
-            "worst_sequence": list(pair.worst_sequence) if pair and pair.worst_sequence else None,
-            "thresholds": applied_thresholds(thresholds),
-        },
-        slot=view.measurement.slot,
+        f"{near}. Ruled out: {', '.join(['any known state as it stands', *tried])}"
+        + (", and nothing was there to name another layer by." if without_reference else "."),
+        evidence={"slots": slots, "thresholds": applied_thresholds(comparison.thresholds)},
+        remedy="Another layer is the likely cause: capture all boundaries over the same tokens (`eagle-parity capture "
+        "transformers --replay SHARDS`) and pass them as --reference, which names it."
+        if without_reference
+        else "",
+        slot=views[0].measurement.slot if len(views) == 1 else None,
     )
+
+
+def _unexplained_slot(view: SlotView) -> dict[str, Any]:
+    pair = view.measurement.pair
+    nearest = view.live or view.live_among_trained
+    return {
+        "slot": view.measurement.slot,
+        "distance": rounded(pair.distance) if pair else 0.0,
+        "limit": rounded(view.limit),
+        "nearest": nearest.candidate.label if nearest else None,
+        "nearest_distance": rounded(nearest.candidate.distance) if nearest else None,
+        "tried": [
+            {"explanation": fit.formula, "distance_left": rounded(fit.distance)}
+            for fit in view.measurement.fits[:TOLD_FITS]
+        ],
+        "worst_sequence": list(pair.worst_sequence) if pair and pair.worst_sequence else None,
+    }
 
 
 def _bad_rows(view: SlotView, thresholds: Thresholds) -> Finding:
     pair = view.measurement.pair
     assert pair is not None  # noqa: S101  agrees implies a pair
     return UNEXPLAINED_DIFFERENCE.finding(
-        f"slot {view.measurement.slot}: {view.bad_rows} of {pair.rows} rows ({view.bad_rows / pair.rows:.0%}) are off by "
-        f"more than {view.bad_row_limit:.3g} although the median is {pair.distance:.3g}: some rows belong to "
+        f"slot {view.measurement.slot}: {view.bad_rows} of {pair.rows} rows ({view.bad_rows / pair.rows:.0%}) are off "
+        f"by more than {view.bad_row_limit:.3g} although the median is {pair.distance:.3g}: some rows belong to "
         "something else",
         evidence={
             "bad_rows": view.bad_rows,

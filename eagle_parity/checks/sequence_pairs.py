@@ -42,6 +42,13 @@ def run(comparison: Comparison) -> Outcomes:
             f"{_examples(tally.mismatched, tally.mismatched_count)}. A template or a tokenizer differs",
             evidence={"sequences": tally.mismatched_count, "of": pairs, "examples": tally.mismatched},
         )
+    if tally.partial:
+        yield TOKEN_MISMATCH.finding(
+            f"{tally.partial} of {pairs} pairs of sequences only share their beginning and were compared on that: "
+            "other texts after a common prompt, or another template",
+            severity=Severity.NOTE,
+            evidence={"sequences": tally.partial, "of": pairs},
+        )
     for side, count in (("trained", tally.unpaired_trained), ("live", tally.unpaired_live)):
         if count:
             yield Skip(check="pairing", reason=f"{count} {side} sequence(s) have no partner on the other side")

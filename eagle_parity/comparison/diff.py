@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from eagle_parity.comparison.alignment import Aligner, boundary_candidate
-from eagle_parity.comparison.judge import judge
+from eagle_parity.comparison.judge import identified, judge
 from eagle_parity.comparison.last_state import settle_last_states
 from eagle_parity.comparison.measure import MAX_EXAMPLES, Measured, measure_pairs
 from eagle_parity.comparison.measurements import (
@@ -72,7 +72,7 @@ def diff_captures(
     inputs: DiffInputs,
     *,
     fail_on: FailOn = FailOn.ERROR,
-    progress: Callable[[int], None] = lambda _tokens: None,
+    progress: Callable[[str], None] = lambda _name: None,
 ) -> Result:
     """Compares two sides and draws the verdict.
 
@@ -89,14 +89,15 @@ def diff_captures(
         fail_on=fail_on,
         inputs=_describe_inputs(inputs),
         wiring=judgement.wiring,
-        measurements=_plain(measurements),
+        measurements={**_plain(measurements), "identified": identified(judgement.comparison)},
     )
 
 
-def measure_diff(inputs: DiffInputs, progress: Callable[[int], None]) -> tuple[Measurements, DiffInputs]:
+def measure_diff(inputs: DiffInputs, progress: Callable[[str], None]) -> tuple[Measurements, DiffInputs]:
     """The numbers of a comparison, and the inputs with their last states settled."""
     started = time.perf_counter()
     reference_boundaries = _reference_boundaries(inputs)
+    num_layers = inputs.target.num_layers if inputs.target else _fact(inputs, "num_layers")
     pairing = pair_sequences(inputs.trained, inputs.live)
     aligner = _aligner(inputs, reference_boundaries)
     trained_states, live_states, notes = settle_last_states(
@@ -104,14 +105,14 @@ def measure_diff(inputs: DiffInputs, progress: Callable[[int], None]) -> tuple[M
     )
     inputs = replace(inputs, trained=trained_states, live=live_states)
     aligner = replace(aligner, trained=inputs.trained, live=inputs.live)
-    trained = _side(inputs.trained, inputs.trained_boundaries, "--trained-boundaries", notes.get("trained"))
-    live = _side(inputs.live, inputs.live_boundaries, "--live-boundaries", notes.get("live"))
+    trained = _side(inputs.trained, inputs.trained_boundaries, "--trained-boundaries", notes.get("trained"), num_layers)
+    live = _side(inputs.live, inputs.live_boundaries, "--live-boundaries", notes.get("live"), num_layers)
     tally = _tally(pairing)
     comparable = trained.hidden_size == live.hidden_size
     measured = measure_pairs(pairing.pairs if comparable else [], aligner, _known(aligner), progress)
     measurements = Measurements(
         thresholds=inputs.thresholds,
-        num_layers=inputs.target.num_layers if inputs.target else _fact(inputs, "num_layers"),
+        num_layers=num_layers,
         tokens=measured.tokens,
         sequences=msgspec.structs.replace(
             tally,
@@ -154,9 +155,14 @@ def _side(states: HiddenStates, boundaries: tuple[BoundaryEntry, ...] | None, op
         hidden_size=layout.hidden_size,
         declared=declared,
         declared_by=declared_by,
-        last_state_declared=last_state,
+        last_state_declared=last_state if last_state is not None else _pre_norm(states, num_layers),
         last_state_note=note,
     )
+
+
+def _pre_norm(states: HiddenStates, num_layers: int | None) -> BoundaryEntry:
+    """The boundary of a last state of which a layout only knows that it was taken before the final norm."""
+    return num_layers if states.layout.facts.get("last_state_stage") == "pre_norm" else None
 
 
 def _with_measured(side: Side, last_state: Any, unreadable: Sequence[Any], measured: Measured | None) -> Side:
@@ -226,9 +232,12 @@ def _known(aligner: Aligner) -> list[Candidate]:
 def _tally(pairing: Pairing) -> SequenceTally:
     by_how = {how: sum(pair.how == how for pair in pairing.pairs) for how in ("equal", "prefix", "suffix", "name")}
     mismatched = []
+    partial = 0
     for pair in pairing.pairs:
         trained, live = pair.trained.ids, pair.live.ids
-        if pair.how == "name" or (pair.how == "prefix" and pair.length < min(len(trained), len(live))):
+        if pair.how == "prefix" and pair.length < min(len(trained), len(live)):
+            partial += 1
+        elif pair.how == "name":
             overlap = min(len(trained), len(live))
             different = (trained[:overlap] != live[:overlap]).nonzero().flatten()
             first = int(different[0])
@@ -243,6 +252,7 @@ def _tally(pairing: Pairing) -> SequenceTally:
         by_name=by_how["name"],
         unpaired_trained=len(pairing.unpaired_trained),
         unpaired_live=len(pairing.unpaired_live),
+        partial=partial,
         padded=sum(pair.padded for pair in pairing.pairs),
         mismatched=mismatched[:MAX_EXAMPLES],
         mismatched_count=len(mismatched),
@@ -267,6 +277,8 @@ def _explain(
             sample = sample_of(sampled, slot, side=side)
             for explanation in EXPLANATIONS:
                 fits += [msgspec.structs.replace(fit, side=side) for fit in explanation.propose(sample, sources)]
+            if any(fit.distance <= inputs.thresholds.parity_distance for fit in fits):
+                break
         fits.sort(key=lambda fit: fit.distance)
         kept: list[Fit] = fits[:KEPT_FITS]
         # The best of each kind is kept too: a runner-up is one of another kind.

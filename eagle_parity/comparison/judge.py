@@ -8,7 +8,7 @@ then what is left unexplained.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from eagle_parity.checks.declared_wiring import DECLARED_WIRING
 from eagle_parity.checks.live_states import LIVE_STATES
@@ -16,7 +16,7 @@ from eagle_parity.checks.live_wiring import LIVE_WIRING
 from eagle_parity.checks.numbers import NUMBERS
 from eagle_parity.checks.sequence_pairs import SEQUENCE_PAIRS
 from eagle_parity.checks.unreadable_files import UNREADABLE_FILES
-from eagle_parity.comparison.evidence import label_boundary
+from eagle_parity.comparison.evidence import label_boundary, rounded
 from eagle_parity.comparison.identity import identify, trained_label
 from eagle_parity.comparison.measurements import measurements_of
 from eagle_parity.comparison.views import Comparison, look_at, settled
@@ -49,11 +49,13 @@ class Judgement:
         outcomes: findings and skips.
         wiring: the trained and live wirings as far as they are known.
         judged: whether any slot was compared.
+        comparison: what the checks looked at.
     """
 
     outcomes: list[Finding | Skip]
     wiring: WiringSummary
     judged: bool
+    comparison: Comparison
 
 
 def judge(measurements: Measurements, thresholds: Thresholds) -> Judgement:
@@ -64,7 +66,7 @@ def judge(measurements: Measurements, thresholds: Thresholds) -> Judgement:
         outcomes.extend(check.run(comparison))
     # Another hidden size is a judgement; too few tokens are none.
     judged = comparison.enough or not comparison.same_shape
-    return Judgement(outcomes, _wiring(comparison), judged=judged)
+    return Judgement(outcomes, _wiring(comparison), judged=judged, comparison=comparison)
 
 
 def rejudge(result: Result, assignments: Sequence[str]) -> Result:
@@ -84,8 +86,29 @@ def rejudge(result: Result, assignments: Sequence[str]) -> Result:
         fail_on=FailOn.ERROR,
         inputs=result.inputs,
         wiring=judgement.wiring,
-        measurements={**result.measurements, "thresholds": thresholds.as_dict()},
+        measurements={
+            **result.measurements,
+            "thresholds": thresholds.as_dict(),
+            "identified": identified(judgement.comparison),
+        },
     )
+
+
+def identified(comparison: Comparison) -> list[dict[str, Any]]:
+    """What each slot was found to be, in words, for the reports: None where it is no known state."""
+    rows = []
+    for view in comparison.views:
+        slot = view.measurement.slot
+        rows.append(
+            {
+                "slot": slot,
+                "trained": comparison.expected[slot] if slot < len(comparison.expected) else None,
+                "live": comparison.actual[slot] if slot < len(comparison.actual) else None,
+                "limit": rounded(view.limit),
+                "bad_rows": view.bad_rows,
+            }
+        )
+    return rows
 
 
 def _wiring(comparison: Comparison) -> WiringSummary:

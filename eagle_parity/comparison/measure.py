@@ -289,7 +289,7 @@ def pair_sinks(pair: AlignedPair) -> torch.Tensor:
 
 
 def measure_pairs(
-    pairs: Iterable[SequencePair], aligner: Aligner, known: Iterable[Candidate], progress: Callable[[int], None]
+    pairs: Iterable[SequencePair], aligner: Aligner, known: Iterable[Candidate], progress: Callable[[str], None]
 ) -> Measured:
     """The pass over all pairs.
 
@@ -297,7 +297,7 @@ def measure_pairs(
         pairs: what to compare.
         aligner: opens them.
         known: the candidates that the aligner gives beside the sides themselves.
-        progress: called with the tokens of each pair that is done.
+        progress: called with the name of each pair that is begun.
     """
     started = time.perf_counter()
     accumulator = Accumulator(aligner.trained, aligner.live, known)
@@ -305,6 +305,7 @@ def measure_pairs(
     unreadable: list[Unreadable] = []
     with_reference = 0
     for pair in pairs:
+        progress(pair.trained.name)
         aligned = aligner.align(pair)
         if isinstance(aligned, Unreadable):
             unreadable.append(aligned)
@@ -313,7 +314,6 @@ def measure_pairs(
             truncated.append(f"{aligned.name}: {aligned.missing}")
         with_reference += aligned.with_reference
         accumulator.update(aligned)
-        progress(aligned.length)
     return Measured(
         slots=accumulator.slots(),
         trained_last=accumulator.trained_last.compute() if accumulator.trained_last.rows else None,

@@ -157,6 +157,7 @@ class SequenceTally(msgspec.Struct, frozen=True, kw_only=True):
         with_reference: pairs that the reference covers.
         truncated: a line for each sequence that lacks rows, at most a few; ``truncated_count`` counts all.
         mismatched: a line for each sequence of one name whose ids differ.
+        partial: pairs of different names that only share their beginning, and are compared on that.
         padded: pairs in which one side goes on with padding.
         unreadable: a line for each file that couldn't be read, by side.
     """
@@ -169,6 +170,7 @@ class SequenceTally(msgspec.Struct, frozen=True, kw_only=True):
     unpaired_live: int = 0
     with_reference: int = 0
     padded: int = 0
+    partial: int = 0
     truncated: list[str] = []
     truncated_count: int = 0
     mismatched: list[str] = []

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Literal
 from eagle_parity.hidden_states import Unreadable
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
 
     import torch
 
@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 
 MIN_COMMON = 8
 """Sequences that share fewer leading or trailing ids share a template's first words, not their text."""
-MIN_COMMON_SHARE = 0.25
-"""And a common prefix must be this much of the shorter sequence: system prompts are long and common to all."""
+MIN_COMMON_SHARE = 0.5
+"""Where neither sequence contains the other, this much of the shorter one must be common: system prompts are long."""
 MIN_EQUAL_SHARE = 0.5
 """Of two sequences of one name, so many ids must be equal in place for them to be the same text."""
 
@@ -133,19 +133,11 @@ def pair_sequences(trained: HiddenStates, live: HiddenStates) -> Pairing:
     live_ids, unreadable_live = read_ids(live)
     pairs: list[SequencePair] = []
     left_trained, left_live = _take_equal(trained_ids, live_ids, pairs)
-    for backwards in (False, True):
-        index = PrefixIndex(left_live, backwards=backwards)
-        still_left: list[SequenceIds] = []
-        for sequence in left_trained:
-            found = index.longest(sequence.ids)
-            pair = (_suffix if backwards else _prefix)(sequence, *found) if found else None
-            if pair is None:
-                still_left.append(sequence)
-            else:
-                pairs.append(pair)
-                index.take(pair.live)
-        left_trained, left_live = still_left, index.left()
+    # Whole containment first: a sequence must not lose its partner to one that only shares a system prompt with it.
+    left_trained, left_live = _take_overlapping(left_trained, left_live, pairs, _prefix, whole=True)
+    left_trained, left_live = _take_overlapping(left_trained, left_live, pairs, _suffix, whole=True)
     left_trained, left_live = _take_same_name(left_trained, left_live, pairs)
+    left_trained, left_live = _take_overlapping(left_trained, left_live, pairs, _prefix, whole=False)
     return Pairing(pairs, left_trained, left_live, unreadable_trained, unreadable_live)
 
 
@@ -170,9 +162,27 @@ def _take_equal(
     return left, [s for s in live if s.name not in taken]
 
 
-def _prefix(trained: SequenceIds, live: SequenceIds, common: int) -> SequencePair | None:
-    if not _enough(common, trained, live):
-        return None
+def _take_overlapping(
+    trained: list[SequenceIds],
+    live: list[SequenceIds],
+    pairs: list[SequencePair],
+    overlap: Callable[[SequenceIds, SequenceIds, int], SequencePair],
+    *,
+    whole: bool,
+) -> tuple[list[SequenceIds], list[SequenceIds]]:
+    index = PrefixIndex(live, backwards=overlap is _suffix)
+    left: list[SequenceIds] = []
+    for sequence in trained:
+        found = index.longest(sequence.ids)
+        if found is None or not _enough(found[1], sequence, found[0], whole=whole):
+            left.append(sequence)
+            continue
+        pairs.append(overlap(sequence, *found))
+        index.take(found[0])
+    return left, index.left()
+
+
+def _prefix(trained: SequenceIds, live: SequenceIds, common: int) -> SequencePair:
     longer = trained if len(trained.ids) > len(live.ids) else live
     rest = longer.ids[common:]
     # A padded tail: one id over and over, and masked out of the loss where there is a mask.
@@ -185,9 +195,7 @@ def _prefix(trained: SequenceIds, live: SequenceIds, common: int) -> SequencePai
     return SequencePair(trained, live, "prefix", 0, 0, common, padded)
 
 
-def _suffix(trained: SequenceIds, live: SequenceIds, common: int) -> SequencePair | None:
-    if not _enough(common, trained, live) or common < min(len(trained.ids), len(live.ids)):
-        return None
+def _suffix(trained: SequenceIds, live: SequenceIds, common: int) -> SequencePair:
     return SequencePair(trained, live, "suffix", len(trained.ids) - common, len(live.ids) - common, common)
 
 
@@ -208,9 +216,11 @@ def _take_same_name(
     return left, live
 
 
-def _enough(common: int, trained: SequenceIds, live: SequenceIds) -> bool:
+def _enough(common: int, trained: SequenceIds, live: SequenceIds, *, whole: bool) -> bool:
     shorter = min(len(trained.ids), len(live.ids))
-    return common > 0 and common >= min(MIN_COMMON, shorter) and common >= MIN_COMMON_SHARE * shorter
+    if common < max(1, min(MIN_COMMON, shorter)):
+        return False
+    return common == shorter if whole else common >= MIN_COMMON_SHARE * shorter
 
 
 def _common_bytes(a: bytes, b: bytes) -> int:

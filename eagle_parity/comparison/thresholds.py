@@ -39,6 +39,7 @@ class Thresholds(msgspec.Struct, frozen=True, kw_only=True):
             to drift to 0.12 in bfloat16.
         margin: the runner-up must be this much further away.
         floor_factor: distances up to this multiple of the noise floor are noise, where that is more than the above.
+            int8 weights were measured at 2.4 times it.
         bad_row_distance: a row further off than this is bad: above the worst measured token (0.10).
         bad_row_share: from this share of bad rows on a slot differs although its median agrees.
     """
@@ -47,7 +48,7 @@ class Thresholds(msgspec.Struct, frozen=True, kw_only=True):
     parity_distance: float = 0.06
     identity_distance: float = 0.15
     margin: float = 1.5
-    floor_factor: float = 4.0
+    floor_factor: float = 3.0
     bad_row_distance: float = 0.15
     bad_row_share: float = 0.02
 

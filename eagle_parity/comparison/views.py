@@ -147,6 +147,8 @@ def _live_label(view: SlotView, expected: list[Label], measurements: Measurement
         return EMBEDDING
     among = view.live_among_trained
     if among is not None and among.settled:
+        if among.candidate.trained_slot == slot:
+            return None  # near its own trained slot, but not near enough: a neighbouring layer would look like this
         if among.candidate.trained_slot is not None:
             return expected[among.candidate.trained_slot]
         if among.candidate.boundary is not None:

@@ -19,6 +19,9 @@ if TYPE_CHECKING:
     from eagle_parity.findings import FindingKind
     from eagle_parity.wiring import Boundary
 
+SCORED_ROWS = 256
+"""Rows of a sequence that score a hypothesis: there are hundreds of hypotheses, and a median of these is plenty."""
+
 Segments: TypeAlias = tuple[torch.Tensor, ...]
 """One float32 ``[T, D]`` tensor a sequence."""
 
@@ -40,7 +43,7 @@ class Sample:
     def score(self, predicted: Segments) -> float:
         """Median relative error of the subject against a prediction, over the rows that nothing was fitted on."""
         errors = [
-            row_errors(rows, expected)[keep]
+            row_errors(rows[keep][:SCORED_ROWS], expected[keep][:SCORED_ROWS])
             for rows, expected, keep, fitted in zip(self.subject, predicted, self.keep, self.fit, strict=True)
             if not fitted
         ]

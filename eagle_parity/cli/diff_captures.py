@@ -1,0 +1,91 @@
+"""``diff-captures``: live hidden states against the trained ones."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from eagle_parity.cli.options import Color, ColorOption, FailOnOption, Format, FormatOption, OutputOption, QuietOption
+from eagle_parity.results import FailOn
+
+_SIDES = "Sides"
+
+
+def diff_captures(
+    trained: Annotated[str, typer.Argument(metavar="TRAINED", help="Training shards: a folder or a file.")],
+    live: Annotated[str, typer.Argument(metavar="LIVE", help="What the head is fed: a capture, or other shards.")],
+    reference: Annotated[
+        str | None,
+        typer.Option(metavar="REF", help="A capture of all boundaries over the same tokens: names every layer."),
+    ] = None,
+    target: Annotated[
+        str | None,
+        typer.Option(metavar="DIR", help="The target's folder: its embedding rows and final norm are candidates too."),
+    ] = None,
+    noise: Annotated[
+        str | None, typer.Option(metavar="LIVE2", help="A second capture of the live side: measures the noise floor.")
+    ] = None,
+    trained_boundaries: Annotated[
+        str | None,
+        typer.Option(metavar="LIST", help="What the trained slots are, e.g. 3,31,59.", rich_help_panel=_SIDES),
+    ] = None,
+    live_boundaries: Annotated[
+        str | None,
+        typer.Option(metavar="LIST", help="What the live slots are said to be.", rich_help_panel=_SIDES),
+    ] = None,
+    reference_boundaries: Annotated[
+        str | None,
+        typer.Option(metavar="LIST", help="What the reference holds, e.g. 0-30,post_norm.", rich_help_panel=_SIDES),
+    ] = None,
+    threshold: Annotated[
+        list[str] | None,
+        typer.Option(metavar="NAME=VALUE", help="Judge by another threshold, e.g. parity_distance=0.1."),
+    ] = None,
+    format: FormatOption = Format.TERMINAL,  # noqa: A002  the option's name
+    output: OutputOption = None,
+    fail_on: FailOnOption = FailOn.ERROR,
+    quiet: QuietOption = False,
+    color: ColorOption = Color.AUTO,
+) -> int:
+    """Compare what the head is fed with what it was trained on, slot by slot, over the same tokens.
+
+    Every slot of both sides is identified among the boundaries of a reference, or without one among the trained slots,
+    the last state and the embedding; what differs is explained.
+
+    Example: eagle-parity diff-captures ./shards ./live --reference ./all-boundaries --target ./target
+    """
+    from eagle_parity.cli.finish import finish
+    from eagle_parity.cli.progress import show_progress
+    from eagle_parity.comparison.thresholds import Thresholds
+    from eagle_parity.readers import open_hidden_states
+    from eagle_parity.readers.containers.stored_tensor import require_torch
+    from eagle_parity.targets import read_target
+    from eagle_parity.wiring import parse_boundaries
+
+    thresholds = Thresholds().replace(threshold or [])
+    lists = {
+        option: None if text is None else parse_boundaries(text, option=option)
+        for option, text in (
+            ("--trained-boundaries", trained_boundaries),
+            ("--live-boundaries", live_boundaries),
+            ("--reference-boundaries", reference_boundaries),
+        )
+    }
+    require_torch()
+    from eagle_parity.comparison.diff import DiffInputs, diff_captures
+
+    inputs = DiffInputs(
+        trained=open_hidden_states(trained, role="trained"),
+        live=open_hidden_states(live, role="live"),
+        reference=None if reference is None else open_hidden_states(reference, role="reference"),
+        noise=None if noise is None else open_hidden_states(noise, role="noise"),
+        target=None if target is None else read_target(target),
+        trained_boundaries=lists["--trained-boundaries"],
+        live_boundaries=lists["--live-boundaries"],
+        reference_boundaries=lists["--reference-boundaries"],
+        thresholds=thresholds,
+    )
+    with show_progress("pairing sequences", total=len(inputs.trained.names), quiet=quiet) as step:
+        result = diff_captures(inputs, fail_on=fail_on, progress=step)
+    return finish(result, format=format, output=output, fail_on=fail_on, quiet=quiet, color=color)
