@@ -105,8 +105,16 @@ def measure_diff(inputs: DiffInputs, progress: Callable[[str], None]) -> tuple[M
     )
     inputs = replace(inputs, trained=trained_states, live=live_states)
     aligner = replace(aligner, trained=inputs.trained, live=inputs.live)
-    trained = _side(inputs.trained, inputs.trained_boundaries, "--trained-boundaries", notes.get("trained"), num_layers)
-    live = _side(inputs.live, inputs.live_boundaries, "--live-boundaries", notes.get("live"), num_layers)
+    trained = _side(
+        inputs.trained,
+        inputs.trained_boundaries,
+        "--trained-boundaries",
+        note=notes.get("trained"),
+        num_layers=num_layers,
+    )
+    live = _side(
+        inputs.live, inputs.live_boundaries, "--live-boundaries", note=notes.get("live"), num_layers=num_layers
+    )
     tally = _tally(pairing)
     comparable = trained.hidden_size == live.hidden_size
     measured = measure_pairs(pairing.pairs if comparable else [], aligner, _known(aligner), progress)
@@ -136,8 +144,16 @@ def measure_diff(inputs: DiffInputs, progress: Callable[[str], None]) -> tuple[M
 # Sides --------------------------------------------------------------------------------------------------------------
 
 
-def _side(states: HiddenStates, boundaries: tuple[BoundaryEntry, ...] | None, option: str, note: str | None) -> Side:
+def _side(
+    states: HiddenStates,
+    role: str,
+    boundaries: tuple[BoundaryEntry, ...] | None,
+    *,
+    note: str | None,
+    num_layers: int | None,
+) -> Side:
     layout = states.layout
+    option = f"--{role}-boundaries"
     declared: list[BoundaryEntry] = list(layout.declared.slots) if layout.declared else [None] * layout.slots
     declared_by = layout.declared_by
     last_state = (layout.declared.last_state if layout.declared else None) or layout.last_state_boundary

@@ -16,7 +16,7 @@ from eagle_parity.checks.live_wiring import LIVE_WIRING
 from eagle_parity.checks.numbers import NUMBERS
 from eagle_parity.checks.sequence_pairs import SEQUENCE_PAIRS
 from eagle_parity.checks.unreadable_files import UNREADABLE_FILES
-from eagle_parity.comparison.evidence import label_boundary, rounded
+from eagle_parity.comparison.evidence import identity_evidence, label_boundary, rounded
 from eagle_parity.comparison.identity import identify, trained_label
 from eagle_parity.comparison.measurements import measurements_of
 from eagle_parity.comparison.views import Comparison, look_at, settled
@@ -95,7 +95,11 @@ def rejudge(result: Result, assignments: Sequence[str]) -> Result:
 
 
 def identified(comparison: Comparison) -> list[dict[str, Any]]:
-    """What each slot was found to be, in words, for the reports: None where it is no known state."""
+    """What each slot was found to be, for the reports.
+
+    ``trained`` and ``live`` are labels, None where a slot is no known state; ``agrees`` is the direct comparison of the
+    two; what the live slot was named by stands in ``by``.
+    """
     rows = []
     for view in comparison.views:
         slot = view.measurement.slot
@@ -104,8 +108,10 @@ def identified(comparison: Comparison) -> list[dict[str, Any]]:
                 "slot": slot,
                 "trained": comparison.expected[slot] if slot < len(comparison.expected) else None,
                 "live": comparison.actual[slot] if slot < len(comparison.actual) else None,
+                "agrees": view.agrees,
                 "limit": rounded(view.limit),
                 "bad_rows": view.bad_rows,
+                "by": identity_evidence(view),
             }
         )
     return rows

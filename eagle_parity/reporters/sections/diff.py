@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -12,7 +12,6 @@ from eagle_parity.reporters.document import Cell, Entries, Entry, Table, Tone
 from eagle_parity.reporters.values import blocks, compact, words
 
 if TYPE_CHECKING:
-    from eagle_parity.comparison.measurements import Candidate, StateMeasurement
     from eagle_parity.reporters.document import Block
     from eagle_parity.results import Result
 
@@ -21,13 +20,13 @@ WORST_DIMENSIONS_SHOWN = 3
 
 _SLOT_COLUMNS = (
     "slot",
-    "trained holds",
-    "live holds",
+    "trained",
+    "live",
     "distance",
-    "next nearest",
-    "margin",
-    "live to trained",
-    "p90",
+    "limit",
+    "states",
+    "live is nearest",
+    "then",
     "largest",
     "explained by",
 )
@@ -49,46 +48,47 @@ def section(result: Result) -> list[Block]:
     except InputError:
         # A result of another release, or none of ours: shown by shape rather than not at all.
         return blocks("", result.measurements)
-    return [*_slots(measured), *_dimensions(measured), _coverage(measured)]
+    return [*_slots(measured, result.measurements.get("identified")), *_dimensions(measured), _coverage(measured)]
 
 
-def _slots(measured: Measurements) -> list[Block]:
-    if not measured.slots:
+def _slots(measured: Measurements, identified: object) -> list[Block]:
+    if not measured.slots or not isinstance(identified, list):
         return []
     columns = tuple(Cell(title) for title in _SLOT_COLUMNS)
-    table = Table("Slots, measured", columns, tuple(_slot_row(slot) for slot in measured.slots))
+    known = {row.get("slot"): row for row in identified if isinstance(row, dict)}
+    table = Table("Slots, measured", columns, tuple(_slot_row(s, known.get(s.slot, {})) for s in measured.slots))
     return [table.without_empty_columns()]
 
 
-def _slot_row(slot: SlotMeasurement) -> tuple[Cell, ...]:
-    nearest, runner_up = _first_two(slot.live)
-    trained, _ = _first_two(slot.trained)
+def _slot_row(slot: SlotMeasurement, identified: dict[str, Any]) -> tuple[Cell, ...]:
     fit = slot.fits[0] if slot.fits else None
     pair = slot.pair
+    by = identified.get("by")
+    by = by if isinstance(by, dict) else {}
+    agrees = pair is not None and bool(identified.get("agrees"))
     texts = (
         str(slot.slot),
-        trained.label if trained else "",
-        nearest.label if nearest else "",
-        compact(nearest.distance) if nearest else "",
-        f"{runner_up.label} at {compact(runner_up.distance)}" if runner_up else "",
-        _margin(nearest, runner_up),
+        _label(identified.get("trained")),
+        _label(identified.get("live")),
         compact(pair.distance) if pair else "",
-        compact(pair.p90) if pair else "",
+        compact(identified.get("limit")) if pair else "",
+        "same" if agrees else "differs" if pair else "",
+        _nearest(by, "nearest", "distance"),
+        _nearest(by, "runner_up", "runner_up_distance"),
         compact(pair.largest) if pair else "",
         f"{words(fit.name)}: {fit.formula}, {compact(fit.distance)} left" if fit else "",
     )
     return tuple(Cell(text) for text in texts)
 
 
-def _margin(nearest: Candidate | None, runner_up: Candidate | None) -> str:
-    if nearest is None or runner_up is None:
-        return ""
-    return f"{runner_up.distance / nearest.distance:.1f}x" if nearest.distance > 0 else "exact"
+def _label(label: object) -> str:
+    if label is None:
+        return "no known state"
+    return str(label)
 
 
-def _first_two(state: StateMeasurement | None) -> tuple[Candidate | None, Candidate | None]:
-    candidates = state.candidates if state is not None else []
-    return (candidates[0] if candidates else None, candidates[1] if len(candidates) > 1 else None)
+def _nearest(by: dict[str, Any], name: str, distance: str) -> str:
+    return f"{by[name]} at {compact(by.get(distance))}" if by.get(name) else ""
 
 
 def _dimensions(measured: Measurements) -> list[Block]:
