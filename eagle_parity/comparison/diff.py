@@ -22,6 +22,7 @@ from eagle_parity.comparison.measurements import (
     SlotMeasurement,
 )
 from eagle_parity.comparison.pairing import PrefixIndex, pair_sequences, read_ids
+from eagle_parity.comparison.remedies import with_id_lists
 from eagle_parity.comparison.sample import PairSources, sample_of, sample_pairs
 from eagle_parity.comparison.thresholds import Thresholds
 from eagle_parity.comparison.views import look_at
@@ -84,7 +85,7 @@ def diff_captures(
     judgement = judge(measurements, inputs.thresholds)
     return conclude(
         "diff-captures",
-        outcomes=judgement.outcomes,
+        outcomes=with_id_lists(judgement.outcomes, judgement.wiring.trained, inputs.target),
         judged=judgement.judged,
         fail_on=fail_on,
         inputs=_describe_inputs(inputs),
@@ -107,14 +108,12 @@ def measure_diff(inputs: DiffInputs, progress: Callable[[str], None]) -> tuple[M
     aligner = replace(aligner, trained=inputs.trained, live=inputs.live)
     trained = _side(
         inputs.trained,
+        "trained",
         inputs.trained_boundaries,
-        "--trained-boundaries",
         note=notes.get("trained"),
         num_layers=num_layers,
     )
-    live = _side(
-        inputs.live, inputs.live_boundaries, "--live-boundaries", note=notes.get("live"), num_layers=num_layers
-    )
+    live = _side(inputs.live, "live", inputs.live_boundaries, note=notes.get("live"), num_layers=num_layers)
     tally = _tally(pairing)
     comparable = trained.hidden_size == live.hidden_size
     measured = measure_pairs(pairing.pairs if comparable else [], aligner, _known(aligner), progress)
