@@ -223,7 +223,7 @@ class ConfigSubject:
             "outcome": served.outcome.value,
             "reason": served.failure.words if served.failure else None,
             "ignored": {entry.key: evidence_value(entry.raw) for entry in served.ignored},
-            "variants": [_reading(s) for s in group.served if s.variant],
+            "variants": _readings(group.served),
             "source": served.source,
         }
         if cause is not None and cause.difference is not None:
@@ -285,5 +285,8 @@ class ConfigSubject:
         return f"the head was trained on {format_boundaries(self.trained.wiring.slots)}"
 
 
-def _reading(served: Served) -> dict[str, Any]:
-    return {**served.variant, "key": served.key, "default": served.default, "outcome": served.outcome.value}
+def _readings(served: tuple[Served, ...]) -> list[dict[str, Any]]:
+    """The options of each variant; with what it read and what became of it where they differ in that."""
+    said = [{"key": s.key, "default": s.default, "outcome": s.outcome.value} for s in served]
+    alike = all(one == said[0] for one in said)
+    return [{**s.variant, **({} if alike else one)} for s, one in zip(served, said, strict=True) if s.variant]
