@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from eagle_parity.checks import (
+    declared_wiring,
     draft_family,
     engine_defects,
     engine_failure,
@@ -16,15 +17,21 @@ from eagle_parity.checks import (
     layer_ids_duplicate,
     layer_ids_ignored,
     layer_ids_unsorted,
+    live_states,
+    live_wiring,
+    numbers,
+    sequence_pairs,
     served_wiring,
     target_support,
     trained_declaration,
+    unreadable_files,
     vocab_size,
 )
 
 if TYPE_CHECKING:
     from eagle_parity.checks.check import Check
     from eagle_parity.checks.config_subject import ConfigSubject
+    from eagle_parity.comparison.views import Comparison
 
 CONFIG_CHECKS: tuple[Check[ConfigSubject], ...] = (
     draft_family.CHECK,
@@ -44,4 +51,13 @@ CONFIG_CHECKS: tuple[Check[ConfigSubject], ...] = (
     engine_defects.CHECK,
 )
 
-CHECKS: tuple[Check[Any], ...] = (*CONFIG_CHECKS,)
+COMPARISON_CHECKS: tuple[Check[Comparison], ...] = (
+    unreadable_files.CHECK,
+    sequence_pairs.CHECK,
+    numbers.CHECK,
+    declared_wiring.CHECK,
+    live_wiring.CHECK,
+    live_states.CHECK,
+)
+
+CHECKS: tuple[Check[Any], ...] = (*CONFIG_CHECKS, *COMPARISON_CHECKS)

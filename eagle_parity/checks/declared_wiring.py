@@ -40,7 +40,7 @@ def run(comparison: Comparison) -> Outcomes:
             )
 
 
-DECLARED_WIRING = Check(
+CHECK = Check(
     name="declared-wiring",
     question="Are the states the boundaries that a manifest, a trainer's rule or the call says they are?",
     emits=(MISDECLARED_WIRING,),

@@ -214,7 +214,7 @@ def _drift(view: SlotView) -> Finding:
     )
 
 
-LIVE_STATES = Check(
+CHECK = Check(
     name="live-states",
     question="What is a live state that is no known state as it stands, and do all of its rows agree?",
     emits=(TOKEN_SHIFT, SCALED, MISSING_RESIDUAL, NORM_STAGE, PRECISION_DRIFT, UNEXPLAINED_DIFFERENCE),

@@ -150,7 +150,7 @@ def _confidence(view: SlotView) -> float | None:
     return None
 
 
-LIVE_WIRING = Check(
+CHECK = Check(
     name="live-wiring",
     question="Is each live slot the state that the head was trained on?",
     emits=(*KINDS.values(), NORM_STAGE),

@@ -36,7 +36,7 @@ def run(comparison: Comparison) -> Outcomes:
             )
 
 
-NUMBERS = Check(
+CHECK = Check(
     name="numbers",
     question="Are the states finite, and of one hidden size?",
     emits=(SHAPE_MISMATCH, NON_FINITE),

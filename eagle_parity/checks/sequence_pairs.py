@@ -65,7 +65,7 @@ def _examples(lines: list[str], count: int) -> str:
     return "; ".join(lines) + more
 
 
-SEQUENCE_PAIRS = Check(
+CHECK = Check(
     name="sequence-pairs",
     question="Do the two sides hold the same tokens, with a row for each?",
     emits=(TOKEN_MISMATCH, TRUNCATED_CAPTURE),

@@ -21,7 +21,7 @@ def run(comparison: Comparison) -> Outcomes:
             )
 
 
-UNREADABLE_FILES = Check(
+CHECK = Check(
     name="unreadable-files",
     question="Could every file of both sides be read?",
     emits=(UNREADABLE_SHARD,),

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from eagle_parity.cli.capture import capture_transformers
 from eagle_parity.cli.check_config import check_config
 from eagle_parity.cli.checks import checks
+from eagle_parity.cli.demo import demo
 from eagle_parity.cli.diff_captures import diff_captures
 from eagle_parity.cli.engines import engines
 from eagle_parity.cli.explain import explain
@@ -30,6 +31,7 @@ COMMANDS: dict[str, Callable[..., object]] = {
     "checks": checks,
     "explain": explain,
     "engines": engines,
+    "demo": demo,
 }
 
 

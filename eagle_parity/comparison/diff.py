@@ -102,7 +102,7 @@ def measure_diff(inputs: DiffInputs, progress: Callable[[str], None]) -> tuple[M
     pairing = pair_sequences(inputs.trained, inputs.live)
     aligner = _aligner(inputs, reference_boundaries)
     trained_states, live_states, notes = settle_last_states(
-        aligner, pairing, inputs.trained_boundaries, inputs.live_boundaries
+        aligner, pairing, inputs.trained_boundaries, inputs.live_boundaries, num_layers
     )
     inputs = replace(inputs, trained=trained_states, live=live_states)
     aligner = replace(aligner, trained=inputs.trained, live=inputs.live)

@@ -33,6 +33,12 @@ def identity_evidence(view: SlotView) -> dict[str, Any]:
     evidence: dict[str, Any] = dict(identity.evidence()) if identity else {}
     state = view.measurement.live
     if state is not None and is_embedding(state) and state.repeated_tokens is not None:
+        if not settled(identity):
+            # No embedding rows were there to compare with: what names the state is that a token's row never changes.
+            evidence = {
+                "nearest": "the embedding: one row a token",
+                "distance": rounded(state.repeated_tokens.distance),
+            }
         evidence["repeated_token_pairs"] = state.repeated_tokens.pairs
         evidence["repeated_token_distance"] = rounded(state.repeated_tokens.distance)
     return evidence

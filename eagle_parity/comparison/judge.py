@@ -10,12 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from eagle_parity.checks.declared_wiring import DECLARED_WIRING
-from eagle_parity.checks.live_states import LIVE_STATES
-from eagle_parity.checks.live_wiring import LIVE_WIRING
-from eagle_parity.checks.numbers import NUMBERS
-from eagle_parity.checks.sequence_pairs import SEQUENCE_PAIRS
-from eagle_parity.checks.unreadable_files import UNREADABLE_FILES
+from eagle_parity.checks import COMPARISON_CHECKS
 from eagle_parity.comparison.evidence import identity_evidence, label_boundary, rounded
 from eagle_parity.comparison.identity import identify, trained_label
 from eagle_parity.comparison.measurements import measurements_of
@@ -25,20 +20,10 @@ from eagle_parity.results import FailOn, LastStates, Result, Skip, WiringSummary
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from eagle_parity.checks.check import Check
     from eagle_parity.comparison.measurements import Measurements, StateMeasurement
     from eagle_parity.comparison.thresholds import Thresholds
     from eagle_parity.findings import Finding
     from eagle_parity.wiring import BoundaryEntry
-
-COMPARISON_CHECKS: tuple[Check[Comparison], ...] = (
-    UNREADABLE_FILES,
-    SEQUENCE_PAIRS,
-    NUMBERS,
-    DECLARED_WIRING,
-    LIVE_WIRING,
-    LIVE_STATES,
-)
 
 
 @dataclass(frozen=True)

@@ -21,10 +21,11 @@ def settle_last_states(
     pairing: Pairing,
     trained_boundaries: tuple[BoundaryEntry, ...] | None,
     live_boundaries: tuple[BoundaryEntry, ...] | None,
+    num_layers: int | None,
 ) -> tuple[HiddenStates, HiddenStates, dict[str, str]]:
     """Both sides with their final states settled, and how that was done, by role.
 
-    What the user declared settles it, then a reference (the last state is the target's last boundary), then the other
+    What the user declared settles it, then a reference (the last state is the target's last boundary, which the reference must hold), then the other
     side's number of slots.
     """
     notes: dict[str, str] = {}
@@ -35,7 +36,7 @@ def settle_last_states(
             continue
         other = sides["live" if role == "trained" else "trained"]
         stored, why = _settle(
-            states, other, boundaries[role], role, by_reference=_is_last_boundary(aligner, pairing, role)
+            states, other, boundaries[role], role, by_reference=_is_last_boundary(aligner, pairing, role, num_layers)
         )
         notes[role] = f"{'last state' if stored else 'slot'}: {why}"
         sides[role] = states.decide_last_state(stored=stored)
@@ -63,10 +64,9 @@ def _settle(
     return False, "nothing tells whether its final state is a slot: it is compared as one"
 
 
-def _is_last_boundary(aligner: Aligner, pairing: Pairing, role: str) -> bool | None:
-    """Whether the final state is nearest the reference's last boundary; None where that can't be seen."""
-    last = max((b for b in aligner.reference_boundaries if isinstance(b, int)), default=None)
-    if last is None:
+def _is_last_boundary(aligner: Aligner, pairing: Pairing, role: str, last: int | None) -> bool | None:
+    """Whether the final state is nearest the target's last boundary; None where that can't be seen."""
+    if last is None or last not in aligner.reference_boundaries:
         return None
     for pair in pairing.pairs:
         aligned = aligner.align(pair)

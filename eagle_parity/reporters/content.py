@@ -55,7 +55,7 @@ def document(result: Result, *, quiet: bool = False) -> Document:
         if informs:
             content.extend(_measurements(result))
     if result.findings:
-        content.append(_findings(result))
+        content.append(_findings(result, quiet=quiet))
     if not quiet and not informs:
         # Numbers back the findings up; who was answered by these needn't read on.
         content.extend(_measurements(result))
@@ -113,14 +113,17 @@ def _measurements(result: Result) -> list[Block]:
     return blocks("", result.measurements)
 
 
-def _findings(result: Result) -> Findings:
+def _findings(result: Result, *, quiet: bool) -> Findings:
     sources = _sources(result)
-    items = (finding_item(f, sources=sources.get(outcome_key(f), ()) if sources else ()) for f in result.findings)
+    items = (
+        finding_item(f, sources=sources.get(outcome_key(f), ()) if sources else (), evidence=not quiet)
+        for f in result.findings
+    )
     return Findings("Findings", tuple(items))
 
 
-def finding_item(finding: Finding, *, sources: Sequence[str] = ()) -> FindingItem:
-    """A finding as it is told; confidence only where it isn't certain."""
+def finding_item(finding: Finding, *, sources: Sequence[str] = (), evidence: bool = True) -> FindingItem:
+    """A finding as it is told; confidence only where it isn't certain, and evidence only if it is wanted."""
     where: list[str] = []
     if finding.engine is not None:
         where.append(finding.engine)
@@ -139,9 +142,16 @@ def finding_item(finding: Finding, *, sources: Sequence[str] = ()) -> FindingIte
         name=finding.name,
         where=tuple(where),
         message=finding.message,
-        evidence=pairs(finding.evidence),
+        evidence=pairs({name: value for name, value in finding.evidence.items() if not _is_nested(value)})
+        if evidence
+        else (),
         remedy=finding.remedy,
     )
+
+
+def _is_nested(value: object) -> bool:
+    """Objects, and lists of them, are for machines: the tables say the same to people, the JSON format has them."""
+    return isinstance(value, dict) or (isinstance(value, list) and any(isinstance(entry, dict) for entry in value))
 
 
 def _sources(result: Result) -> dict[bytes, list[str]]:
