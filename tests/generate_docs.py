@@ -8,12 +8,14 @@ from __future__ import annotations
 import argparse
 import contextlib
 import io
+import os
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import typer
 
+from eagle_parity import demo
 from eagle_parity.catalogue import explanation
 from eagle_parity.checks import CHECKS
 from eagle_parity.cli import COMMANDS, GROUPS
@@ -25,6 +27,14 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
 DOCS = Path(__file__).resolve().parent.parent / "docs"
+
+README = DOCS.parent / "README.md"
+DATA = Path(demo.__file__).parent / "data"
+STORY_BEGIN, STORY_END = "<!-- story:begin -->", "<!-- story:end -->"
+STORY_ARGUMENTS = (
+    *("check-config", "draft", "--target", "target"),
+    *("--engine", "sglang@0.5.23", "--trained-boundaries", "3,16,28"),
+)
 
 HELP_WIDTH = 100
 """Fixed, so that the page doesn't depend on the terminal that it was made in."""
@@ -112,6 +122,31 @@ def engines_page() -> str:
     return _page(["# Engine rules", _ORIGIN, body.strip()])
 
 
+def readme() -> str:
+    """README.md with the story's real output between its markers."""
+    text = README.read_text(encoding="utf-8")
+    before, begin, rest = text.partition(STORY_BEGIN)
+    _, end, after = rest.partition(STORY_END)
+    if not (begin and end):
+        raise SystemExit(f"{README} has no {STORY_BEGIN} and {STORY_END}")
+    printed = io.TextIOWrapper(io.BytesIO(), encoding="utf-8")  # a stream with an encoding gets the real characters
+    width = os.environ.get("COLUMNS")
+    os.environ["COLUMNS"] = str(HELP_WIDTH)
+    try:
+        # In the data's folder, so that the paths are short and the same on every machine.
+        with contextlib.chdir(DATA), contextlib.redirect_stdout(printed):
+            run([*STORY_ARGUMENTS, "--color", "never"])
+    finally:
+        del os.environ["COLUMNS"]
+        if width is not None:
+            os.environ["COLUMNS"] = width
+    printed.seek(0)
+    told, _, _ = printed.read().partition("\n  trained by ")
+    lines = "\n".join(line.rstrip() for line in told.strip("\n").splitlines())
+    block = f"```text\n$ eagle-parity {' '.join(STORY_ARGUMENTS)}\n{lines}\n```"
+    return f"{before}{begin}\n{block}\n{end}{after}"
+
+
 def pages() -> dict[str, str]:
     """Every generated file's name in docs/ and its content."""
     made: dict[str, Callable[[], str]] = {"checks.md": checks_page, "cli.md": cli_page}
@@ -120,12 +155,20 @@ def pages() -> dict[str, str]:
     return {name: make() for name, make in made.items()}
 
 
+def targets(folder: Path) -> dict[Path, str]:
+    """Every file that is generated, or has a generated part, and its content; README only beside its own docs/."""
+    made = {folder / name: text for name, text in pages().items()}
+    if folder == DOCS:
+        made[README] = readme()
+    return made
+
+
 def stale(folder: Path) -> list[str]:
     """The generated files that aren't there or differ from what the code says."""
     return [
-        name
-        for name, text in pages().items()
-        if not (folder / name).is_file() or (folder / name).read_text(encoding="utf-8") != text
+        path.name
+        for path, text in targets(folder).items()
+        if not path.is_file() or path.read_text(encoding="utf-8") != text
     ]
 
 
@@ -137,12 +180,12 @@ def main(arguments: Sequence[str]) -> int:
     options = parser.parse_args(arguments)
     if options.write:
         options.docs.mkdir(parents=True, exist_ok=True)
-        for name, text in pages().items():
-            (options.docs / name).write_text(text, encoding="utf-8")
+        for path, text in targets(options.docs).items():
+            path.write_text(text, encoding="utf-8")
         return 0
     outdated = stale(options.docs)
     for name in outdated:
-        sys.stderr.write(f"{options.docs / name} is stale: run `make docs`\n")
+        sys.stderr.write(f"{name} is stale: run `make docs`\n")
     return 1 if outdated else 0
 
 

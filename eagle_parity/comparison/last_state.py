@@ -25,8 +25,8 @@ def settle_last_states(
 ) -> tuple[HiddenStates, HiddenStates, dict[str, str]]:
     """Both sides with their final states settled, and how that was done, by role.
 
-    What the user declared settles it, then a reference (the last state is the target's last boundary, which the reference must hold), then the other
-    side's number of slots.
+    What the user declared settles it, then a reference that holds the target's last boundary, then the other side's
+    number of slots.
     """
     notes: dict[str, str] = {}
     sides = {"trained": aligner.trained, "live": aligner.live}

@@ -13,11 +13,15 @@ import torch
 
 LOWEST = 1e-9
 """Below this relative error two rows count as equal: a thousandth of what float32 can tell apart."""
-DECADES = 13
+DECADES = 18
+"""Up to 1e9: norms of rows are counted as well, and those of deep layers exceed ten thousand."""
 BINS_PER_DECADE = 200
 BINS = DECADES * BINS_PER_DECADE
 RELATIVE_RESOLUTION = 10 ** (1 / BINS_PER_DECADE) - 1
 """1.2 %: the width of a bin, and so the bound on a quantile's relative error."""
+BINS_PER_STEP = 4
+STEP_RATIO = 10 ** (BINS_PER_STEP / BINS_PER_DECADE)
+"""1.047: how far apart the edges of ``survival`` are, and so how well a later limit can be applied."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,7 +29,7 @@ class Quantiles:
     """What a histogram says of its values.
 
     Attributes:
-        count: values that went in, without the non-finite ones.
+        count: values that went in, without NaN.
         median, p90, p99: within one bin; 0 for exact equality, NaN where nothing went in.
         largest: the upper edge of the highest bin that holds a value.
     """
@@ -77,12 +81,14 @@ class ErrorHistograms:
         )
 
     def survival(self, pair: int) -> list[tuple[float, int]]:
-        """``(upper edge, count)`` of every tenth of a decade that holds values, ascending: for the result file."""
+        """``(upper edge, count)`` of every step that holds values, ascending: for the result file.
+
+        A step reaches from its upper edge divided by ``STEP_RATIO`` to the edge.
+        """
         counts_B = self.counts_PB[pair]
         coarse: dict[float, int] = {}
-        step = BINS_PER_DECADE // 10
         for index in counts_B.nonzero().flatten().tolist():
-            edge = _upper_edge(index if index in {0, BINS + 1} else (index - 1) // step * step + step)
+            edge = _upper_edge(index if index in {0, BINS + 1} else ((index - 1) // BINS_PER_STEP + 1) * BINS_PER_STEP)
             coarse[edge] = coarse.get(edge, 0) + int(counts_B[index])
         return sorted(coarse.items())
 
