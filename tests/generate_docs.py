@@ -166,7 +166,7 @@ def targets(folder: Path) -> dict[Path, str]:
 def stale(folder: Path) -> list[str]:
     """The generated files that aren't there or differ from what the code says."""
     return [
-        path.name
+        str(path)
         for path, text in targets(folder).items()
         if not path.is_file() or path.read_text(encoding="utf-8") != text
     ]

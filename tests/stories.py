@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import msgspec
 
 from eagle_parity import findings
@@ -155,8 +157,18 @@ def too_few_tokens() -> Result:
             Input(role="live", path="capture/", format="capture", sequences=1, tokens=5, slots=3, hidden_size=576),
         ],
         wiring=WiringSummary(num_layers=30, trained=[3, 16, 28], live=[None, None, 28]),
-        measurements=msgspec.json.decode(msgspec.json.encode(_measurements())),
+        measurements={**msgspec.json.decode(msgspec.json.encode(_measurements())), "identified": _identified()},
     )
+
+
+def _identified() -> list[dict[str, Any]]:
+    """What ``judge.identified`` says of such slots: one known state, one that is none, one that agrees."""
+    nearest = {"nearest": "boundary 0", "distance": 0.004, "runner_up": "boundary 1", "runner_up_distance": 0.51}
+    return [
+        {"slot": 0, "trained": 3, "live": 0, "agrees": False, "limit": 0.06, "bad_rows": 0, "by": nearest},
+        {"slot": 1, "trained": 16, "live": None, "agrees": False, "limit": 0.06, "bad_rows": 0, "by": {}},
+        {"slot": 2, "trained": 28, "live": 28, "agrees": True, "limit": 0.06, "bad_rows": 0, "by": {}},
+    ]
 
 
 def _state(*candidates: tuple[int, float]) -> StateMeasurement:

@@ -52,10 +52,11 @@ def section(result: Result) -> list[Block]:
 
 
 def _slots(measured: Measurements, identified: object) -> list[Block]:
-    if not measured.slots or not isinstance(identified, list):
+    if not measured.slots:
         return []
     columns = tuple(Cell(title) for title in _SLOT_COLUMNS)
-    known = {row.get("slot"): row for row in identified if isinstance(row, dict)}
+    rows = identified if isinstance(identified, list) else []
+    known = {row.get("slot"): row for row in rows if isinstance(row, dict)}
     table = Table("Slots, measured", columns, tuple(_slot_row(s, known.get(s.slot, {})) for s in measured.slots))
     return [table.without_empty_columns()]
 
@@ -68,11 +69,11 @@ def _slot_row(slot: SlotMeasurement, identified: dict[str, Any]) -> tuple[Cell, 
     agrees = pair is not None and bool(identified.get("agrees"))
     texts = (
         str(slot.slot),
-        _label(identified.get("trained")),
-        _label(identified.get("live")),
+        _label(identified, "trained"),
+        _label(identified, "live"),
         compact(pair.distance) if pair else "",
-        compact(identified.get("limit")) if pair else "",
-        "same" if agrees else "differs" if pair else "",
+        compact(identified.get("limit")) if pair and identified else "",
+        ("same" if agrees else "differs") if pair and identified else "",
         _nearest(by, "nearest", "distance"),
         _nearest(by, "runner_up", "runner_up_distance"),
         compact(pair.largest) if pair else "",
@@ -81,10 +82,12 @@ def _slot_row(slot: SlotMeasurement, identified: dict[str, Any]) -> tuple[Cell, 
     return tuple(Cell(text) for text in texts)
 
 
-def _label(label: object) -> str:
-    if label is None:
-        return "no known state"
-    return str(label)
+def _label(identified: dict[str, Any], side: str) -> str:
+    """What a side's state was found to be; nothing where the slots weren't judged."""
+    if side not in identified:
+        return ""
+    label = identified[side]
+    return "no known state" if label is None else str(label)
 
 
 def _nearest(by: dict[str, Any], name: str, distance: str) -> str:
