@@ -30,5 +30,6 @@ INFORMING: Mapping[str, str] = {
     "checks": "What is checked, and what can be found.",
     "explain": "What a finding means.",
     "engines": "How each engine reads an id list.",
+    "capture": "Recorded.",
 }
 """Commands that judge nothing, with the sentence that stands where the others have their verdict."""
