@@ -130,13 +130,15 @@ class WiringDifference:
         name: the finding it amounts to.
         slots: the slots that differ (positions in the shorter wiring; for an embedding, the slots that hold it).
         offset: the one number of layers by which all differing slots are off, where there is one.
-        late_slots: True where, the embedding set aside, the other wiring's features arrive one slot late.
+        late_slots: True where the expected features arrive one slot late, behind an embedding or another state.
+        early_slots: True where they arrive one slot early, and another state fills the last slot.
     """
 
     name: DifferenceName
     slots: tuple[int, ...]
     offset: int | None = None
     late_slots: bool = False
+    early_slots: bool = False
 
 
 def compare_wirings(expected: Sequence[Label], actual: Sequence[Label | None]) -> WiringDifference | None:
@@ -156,7 +158,12 @@ def compare_wirings(expected: Sequence[Label], actual: Sequence[Label | None]) -
         # An embedding beside all trained states is one slot too many for that reason; else the count says more.
         if late or len(expected) == len(actual):
             return WiringDifference("spurious-embedding", embeddings, late_slots=late)
-    if EMBEDDING in expected and EMBEDDING not in actual and None not in actual:
+    early = len(expected) == len(actual) > 1 and list(actual[:-1]) == list(expected[1:])
+    if (
+        EMBEDDING in expected
+        and EMBEDDING not in actual
+        and (None not in actual or (early and expected[0] == EMBEDDING))
+    ):
         return WiringDifference("missing-embedding", tuple(i for i, e in enumerate(expected) if e == EMBEDDING))
     if len(expected) != len(actual):
         return WiringDifference("slot-count", differing)
@@ -166,7 +173,13 @@ def compare_wirings(expected: Sequence[Label], actual: Sequence[Label | None]) -
     if duplicated and all(actual[i] in duplicated for i in differing):
         return WiringDifference("slot-duplicate", differing)
     offsets = {offset_between(expected[i], actual[i]) for i in differing}
-    return WiringDifference("layer-mismatch", differing, offset=offsets.pop() if len(offsets) == 1 else None)
+    return WiringDifference(
+        "layer-mismatch",
+        differing,
+        offset=offsets.pop() if len(offsets) == 1 else None,
+        late_slots=len(expected) == len(actual) > 1 and list(actual[1:]) == list(expected[:-1]),
+        early_slots=early,
+    )
 
 
 def offset_between(expected: Label | None, actual: Label | None) -> int | None:

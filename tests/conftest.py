@@ -7,9 +7,14 @@ import importlib.util
 import tempfile
 import warnings
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from real_states import RealStates
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -92,3 +97,27 @@ def tiny_target(tmp_path_factory: pytest.TempPathFactory) -> Path:
         torch.nn.init.uniform_(model.model.norm.weight, 0.5, 2.0)
     model.save_pretrained(folder)
     return Path(folder)
+
+
+@pytest.fixture(scope="module")
+def one_thread() -> Iterator[None]:
+    """Blocks as small as these gain nothing from a second thread; on a busy machine two threads wait for each other."""
+    torch = pytest.importorskip("torch")
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
+@pytest.fixture(scope="session")
+def real(smollm2: Path) -> RealStates:
+    """Every boundary of a real model over a few texts: twelve forwards, some seconds."""
+    import torch
+    from real_states import record
+
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)  # as in one_thread
+    try:
+        return record(smollm2)
+    finally:
+        torch.set_num_threads(before)

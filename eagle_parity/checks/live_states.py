@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from eagle_parity.comparison.views import Comparison, SlotView
     from eagle_parity.findings import Finding
 
+EXPLAINS_DRIFT = 0.5
+"""Of the right layer's drift an explanation must take away half: fitted numbers always take some."""
 TOLD_FITS = 3
 """Failed explanations that a finding lists, nearest first."""
 SMALLEST_DISTANCE = 1e-6
@@ -34,23 +36,9 @@ def run(comparison: Comparison) -> Outcomes:
     if not comparison.enough or comparison.displaced:
         return
     yield from _explained(comparison)
-    for view in comparison.views:
-        if view.agrees and view.bad_rows:
-            yield _bad_rows(view, comparison.thresholds)
-        elif _is_drift(comparison, view):
-            yield _drift(view)
-
-
-def _is_drift(comparison: Comparison, view: SlotView) -> bool:
-    expected, actual = comparison.expected, comparison.actual
-    slot = view.measurement.slot
-    return (
-        view.measurement.pair is not None
-        and not view.agrees
-        and slot < min(len(expected), len(actual))
-        and actual[slot] is not None
-        and actual[slot] == expected[slot]
-    )
+    stray = [view for view in comparison.views if view.agrees and view.bad_rows]
+    if stray:
+        yield _bad_rows(stray, comparison.thresholds)
 
 
 def _explained(comparison: Comparison) -> Outcomes:
@@ -58,6 +46,13 @@ def _explained(comparison: Comparison) -> Outcomes:
     explained: dict[tuple[str, str], list[tuple[SlotView, Fit]]] = {}
     unexplained: list[SlotView] = []
     thresholds = comparison.thresholds
+    for view in comparison.drifted_views:
+        fit = _best_fit(view, thresholds)
+        pair = view.measurement.pair
+        if fit is not None and pair is not None and fit.distance <= EXPLAINS_DRIFT * pair.distance:
+            explained.setdefault((fit.name, _signature(fit)), []).append((view, fit))
+        else:
+            yield _drift(view)
     for view in comparison.open_views:
         pair = view.measurement.pair
         fit = _best_fit(view, thresholds)
@@ -93,8 +88,8 @@ def _best_fit(view: SlotView, thresholds: Thresholds) -> Fit | None:
         for fit in view.measurement.fits
         if fit.distance <= (fit.limit or max(thresholds.parity_distance, view.limit))
     ]
-    # Either side can be called the changed one; where the live side can, it is.
-    return min(fitting, key=lambda fit: (fit.side != "live", fit.parameters, fit.distance), default=None)
+    first = view.sides_to_explain[0]
+    return min(fitting, key=lambda fit: (fit.side != first, fit.parameters, fit.distance), default=None)
 
 
 def _signature(fit: Fit) -> str:
@@ -176,24 +171,33 @@ def _unexplained_slot(view: SlotView) -> dict[str, Any]:
     }
 
 
-def _bad_rows(view: SlotView, thresholds: Thresholds) -> Finding:
-    pair = view.measurement.pair
-    assert pair is not None  # noqa: S101  agrees implies a pair
+def _bad_rows(views: list[SlotView], thresholds: Thresholds) -> Finding:
+    """One finding: what makes rows stray hits all slots alike."""
+    slots = []
+    for view in views:
+        pair = view.measurement.pair
+        assert pair is not None  # noqa: S101  agrees implies a pair
+        slots.append(
+            {
+                "slot": view.measurement.slot,
+                "bad_rows": view.bad_rows,
+                "rows": pair.rows,
+                "share": rounded(view.bad_rows / pair.rows),
+                "limit": rounded(view.bad_row_limit),
+                "distance": rounded(pair.distance),
+                "worst_sequence": list(pair.worst_sequence) if pair.worst_sequence else None,
+            }
+        )
+    lines = "; ".join(
+        f"slot {slot['slot']}: {slot['bad_rows']} of {slot['rows']} rows ({slot['share']:.0%}) are off by more than "
+        f"{slot['limit']:.3g} although the median is {slot['distance']:.3g}"
+        for slot in slots
+    )
     return UNEXPLAINED_DIFFERENCE.finding(
-        f"slot {view.measurement.slot}: {view.bad_rows} of {pair.rows} rows ({view.bad_rows / pair.rows:.0%}) are off "
-        f"by more than {view.bad_row_limit:.3g} although the median is {pair.distance:.3g}: some rows belong to "
-        "something else",
-        evidence={
-            "bad_rows": view.bad_rows,
-            "rows": pair.rows,
-            "share": rounded(view.bad_rows / pair.rows),
-            "limit": rounded(view.bad_row_limit),
-            "distance": rounded(pair.distance),
-            "worst_sequence": list(pair.worst_sequence) if pair.worst_sequence else None,
-            "thresholds": applied_thresholds(thresholds),
-        },
+        f"{lines}: some rows belong to something else",
+        evidence={"slots": slots, "thresholds": applied_thresholds(thresholds)},
         remedy="Capture the same sequences one at a time, with prefix caching off, and compare again.",
-        slot=view.measurement.slot,
+        slot=views[0].measurement.slot if len(views) == 1 else None,
     )
 
 

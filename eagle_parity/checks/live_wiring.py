@@ -50,6 +50,19 @@ def run(comparison: Comparison) -> Outcomes:
                 blocks_verdict=True,
             )
         return
+    short = [view for view in comparison.views if view.measurement.pair is None or not view.enough]
+    short = [view for view in short if view.measurement.trained is not None and view.measurement.live is not None]
+    if short:
+        counts = (
+            f"{view.measurement.pair.rows if view.measurement.pair else 0} in slot {view.measurement.slot}"
+            for view in short
+        )
+        yield Skip(
+            check="slots",
+            reason=f"too few comparable tokens: {', '.join(counts)}; a conclusion needs "
+            f"{comparison.thresholds.min_tokens} (sinks and NaN rows left out)",
+            blocks_verdict=True,
+        )
     if comparison.difference is not None:
         yield _finding(comparison, comparison.difference)
     if comparison.measurements.reference_boundaries is None:
@@ -124,6 +137,8 @@ def _message(
         layers = "one layer" if abs(difference.offset) == 1 else f"{abs(difference.offset)} layers"
         direction = "late" if difference.offset > 0 else "early"
         return f"{where}: {layers} {direction}. {fed}."
+    if difference.late_slots or difference.early_slots:
+        return f"The trained states arrive one slot {'late' if difference.late_slots else 'early'}. {fed}."
     pairs = "; ".join(
         f"slot {slot} holds {describe_label(actual[slot], num_layers)} "
         f"instead of {describe_label(expected[slot], num_layers)}"

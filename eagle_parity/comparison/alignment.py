@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import torch
 
 from eagle_parity.comparison.measurements import EMBEDDING_ROWS, LAST_STATE, Candidate
+from eagle_parity.comparison.pairing import MIN_COMMON
 from eagle_parity.hidden_states import Rows, StateSequence, Unreadable
 from eagle_parity.numerics.rows import row_errors
 
@@ -138,7 +139,8 @@ class Aligner:
         found = self.reference_index.longest(pair.trained.ids) if self.reference_index else None
         covered = False
         start = pair.trained_start + first
-        if self.reference is not None and found is not None and found[1] > start:
+        # A template's first words in common are no cover.
+        if self.reference is not None and found is not None and found[1] - start >= min(MIN_COMMON, last - first):
             sequence = self.reference.open(found[0].name)
             if isinstance(sequence, StateSequence):
                 # Beyond the common prefix the reference is about other tokens: there it has no rows.

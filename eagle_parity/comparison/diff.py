@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     import torch
 
     from eagle_parity.comparison.pairing import Pairing
+    from eagle_parity.comparison.views import SlotView
     from eagle_parity.results import Result
     from eagle_parity.targets import Target
     from eagle_parity.wiring import BoundaryEntry
@@ -97,6 +98,7 @@ def diff_captures(
 def measure_diff(inputs: DiffInputs, progress: Callable[[str], None]) -> tuple[Measurements, DiffInputs]:
     """The numbers of a comparison, and the inputs with their last states settled."""
     started = time.perf_counter()
+    _check_hidden_sizes(inputs)
     reference_boundaries = _reference_boundaries(inputs)
     num_layers = inputs.target.num_layers if inputs.target else _fact(inputs, "num_layers")
     pairing = pair_sequences(inputs.trained, inputs.live)
@@ -134,7 +136,8 @@ def measure_diff(inputs: DiffInputs, progress: Callable[[str], None]) -> tuple[M
         embedding_rows=aligner.embedding is not None,
         seconds=0.0,
     )
-    unexplained = [view.measurement.slot for view in look_at(measurements, inputs.thresholds).open_views]
+    comparison = look_at(measurements, inputs.thresholds)
+    unexplained = [] if comparison.displaced else [*comparison.open_views, *comparison.drifted_views]
     slots = _explain(measurements.slots, unexplained, pairing, aligner, inputs) if unexplained else measurements.slots
     seconds = round(time.perf_counter() - started, 3)
     return msgspec.structs.replace(measurements, slots=slots, seconds=seconds), inputs
@@ -185,19 +188,34 @@ def _with_measured(side: Side, last_state: Any, unreadable: Sequence[Any], measu
     return msgspec.structs.replace(side, last_state=last_state, unreadable=[(f.name, f.reason) for f in files])
 
 
+def _check_hidden_sizes(inputs: DiffInputs) -> None:
+    """Whether what was given beside the two sides is of their target; that the sides differ is a finding."""
+    expected = inputs.trained.layout.hidden_size
+    if expected != inputs.live.layout.hidden_size:
+        return
+    beside: list[tuple[str, object, int]] = []
+    if inputs.reference is not None:
+        beside.append(("--reference", inputs.reference.path, inputs.reference.layout.hidden_size))
+    if inputs.noise is not None:
+        beside.append(("--noise", inputs.noise.path, inputs.noise.layout.hidden_size))
+    if inputs.target is not None:
+        beside.append(("--target", inputs.target.path, inputs.target.hidden_size))
+    for option, path, hidden_size in beside:
+        if hidden_size != expected:
+            raise InputError(
+                path,
+                f"its hidden size is {hidden_size}",
+                expected=f"{expected}, as both sides have",
+                remedy=f"give the same target's with {option}",
+            )
+
+
 def _reference_boundaries(inputs: DiffInputs) -> tuple[BoundaryEntry, ...]:
     reference = inputs.reference
     if reference is None:
         return ()
     layout = reference.layout
     states = layout.slots + (layout.last_state is LastStateRule.STORED)
-    if layout.hidden_size != inputs.trained.layout.hidden_size == inputs.live.layout.hidden_size:
-        raise InputError(
-            reference.path,
-            f"its states have hidden size {layout.hidden_size}",
-            expected=f"{inputs.trained.layout.hidden_size}, as both sides have",
-            remedy="capture the same target with --reference",
-        )
     if inputs.reference_boundaries is not None:
         if len(inputs.reference_boundaries) not in {layout.slots, states}:
             raise UsageError(
@@ -223,8 +241,6 @@ def _aligner(inputs: DiffInputs, reference_boundaries: tuple[BoundaryEntry, ...]
     from eagle_parity.target_weights import find_embedding
 
     embedding = find_embedding(inputs.target) if inputs.target else None
-    if inputs.target and inputs.target.hidden_size != inputs.trained.layout.hidden_size:
-        embedding = None
     return Aligner(
         trained=inputs.trained,
         live=inputs.live,
@@ -278,16 +294,17 @@ def _tally(pairing: Pairing) -> SequenceTally:
 
 
 def _explain(
-    slots: list[SlotMeasurement], unexplained: list[int], pairing: Pairing, aligner: Aligner, inputs: DiffInputs
+    slots: list[SlotMeasurement], unexplained: list[SlotView], pairing: Pairing, aligner: Aligner, inputs: DiffInputs
 ) -> list[SlotMeasurement]:
     sampled = sample_pairs(pairing.pairs, aligner)
     if not sampled.pairs:
         return slots
     final_norm = _final_norm(inputs)
     explained = list(slots)
-    for slot in unexplained:
+    for view in unexplained:
+        slot = view.measurement.slot
         fits: list[Fit] = []
-        for side in ("live", "trained"):
+        for side in view.sides_to_explain:
             sources = PairSources(sampled, final_norm, side=side)
             sample = sample_of(sampled, slot, side=side)
             for explanation in EXPLANATIONS:
@@ -308,9 +325,7 @@ def _explain(
 def _final_norm(inputs: DiffInputs) -> torch.Tensor | None:
     from eagle_parity.target_weights import read_final_norm
 
-    if inputs.target is None or inputs.target.hidden_size != inputs.trained.layout.hidden_size:
-        return None
-    return read_final_norm(inputs.target)
+    return None if inputs.target is None else read_final_norm(inputs.target)
 
 
 # The result ---------------------------------------------------------------------------------------------------------

@@ -26,7 +26,13 @@ from eagle_parity.comparison.measurements import (
 from eagle_parity.hidden_states import Unreadable
 from eagle_parity.numerics.histogram import ErrorHistograms
 from eagle_parity.numerics.moments import PairMoments
-from eagle_parity.numerics.rows import find_sinks, repeated_token_errors, row_errors, row_norms
+from eagle_parity.numerics.rows import (
+    different_token_errors,
+    find_sinks,
+    repeated_token_errors,
+    row_errors,
+    row_norms,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -35,6 +41,8 @@ if TYPE_CHECKING:
     from eagle_parity.hidden_states import HiddenStates
 
 WORST_DIMENSIONS = 5
+LARGEST = 1e300
+"""Stands for an infinite error."""
 MAX_EXAMPLES = 5
 """How many sequences a result names of each kind; the counts are complete."""
 
@@ -49,6 +57,7 @@ class StateMatch:
     rows: int = 0
     non_finite: int = 0
     repeats: ErrorHistograms = field(default_factory=lambda: ErrorHistograms(1))
+    contrasts: ErrorHistograms = field(default_factory=lambda: ErrorHistograms(1))
     norms: ErrorHistograms = field(default_factory=lambda: ErrorHistograms(1))
 
     @classmethod
@@ -72,14 +81,14 @@ class StateMatch:
                 errors_PT[place] = row_errors(kept_TD, expected_TD[keep_T])
         self.errors.update(errors_PT)
         self.norms.update(row_norms(kept_TD)[None])
-        repeated = repeated_token_errors(kept_TD, ids_T[keep_T])
-        if len(repeated):
-            self.repeats.update(repeated[None])
+        self.repeats.update(repeated_token_errors(kept_TD, ids_T[keep_T])[None])
+        self.contrasts.update(different_token_errors(kept_TD, ids_T[keep_T])[None])
 
     def merge(self, other: StateMatch) -> StateMatch:
         """Adds what another has seen of the same candidates."""
         self.errors.merge(other.errors)
         self.repeats.merge(other.repeats)
+        self.contrasts.merge(other.contrasts)
         self.norms.merge(other.norms)
         self.rows += other.rows
         self.non_finite += other.non_finite
@@ -96,17 +105,24 @@ class StateMatch:
                         label=candidate.label,
                         boundary=candidate.boundary,
                         trained_slot=candidate.trained_slot,
-                        distance=quantiles.median,
+                        distance=_number(quantiles.median),
+                        rows=quantiles.count,
                     )
                 )
-        repeats = self.repeats.quantiles(0)
+        repeats, contrasts, norms = self.repeats.quantiles(0), self.contrasts.quantiles(0), self.norms.quantiles(0)
         return StateMeasurement(
             rows=self.rows,
             non_finite_rows=self.non_finite,
             dtype=self.dtype,
             candidates=sorted(measured, key=lambda c: c.distance),
-            median_norm=_number(self.norms.quantiles(0).median),
-            repeated_tokens=RepeatedTokens(pairs=repeats.count, distance=repeats.p90) if repeats.count else None,
+            median_norm=_number(norms.median) if norms.count else None,
+            repeated_tokens=RepeatedTokens(
+                pairs=repeats.count,
+                distance=_number(repeats.p90),
+                contrast=_number(contrasts.median) if contrasts.count else None,
+            )
+            if repeats.count
+            else None,
         )
 
 
@@ -138,7 +154,7 @@ class SlotPair:
         if len(all_errors):
             median = float(all_errors.median())
             if self.worst is None or median > self.worst[1]:
-                self.worst = (name, median)
+                self.worst = (name, _number(median))
 
     def merge(self, other: SlotPair) -> SlotPair:
         """Adds what another has seen."""
@@ -162,9 +178,9 @@ class SlotPair:
         order = torch.argsort(statistics.rms_difference_D / spread_D, descending=True)[:WORST_DIMENSIONS].tolist()
         return PairMeasurement(
             rows=errors.count,
-            distance=errors.median,
-            p90=errors.p90,
-            p99=errors.p99,
+            distance=_number(errors.median),
+            p90=_number(errors.p90),
+            p99=_number(errors.p99),
             largest=_number(errors.largest),
             errors=[(_number(edge), count) for edge, count in self.errors.survival(0)],
             worst_sequence=self.worst,
@@ -183,7 +199,7 @@ class SlotPair:
                 )
                 for index in order
             ],
-            noise=noise.median if noise.count else None,
+            noise=_number(noise.median) if noise.count else None,
         )
 
 
@@ -208,13 +224,17 @@ class Accumulator:
         known = tuple(known)
         hidden_size = trained.layout.hidden_size
         trained_slots = tuple(trained_slot_candidate(slot) for slot in range(trained.layout.slots))
-        # The live side may be any known state or any trained one; the trained side is measured against what is known.
-        self.trained = [StateMatch.start(known, trained.layout.dtype) for _ in range(trained.layout.slots)]
+        # The live side may be any known state or any trained one; the trained side is measured against what is known,
+        # and against its own slots before it: one state in two places is one label.
+        self.trained = [
+            StateMatch.start((*known, *trained_slots[:slot]), trained.layout.dtype)
+            for slot in range(trained.layout.slots)
+        ]
         self.live = [
             StateMatch.start((*known, *trained_slots, last_state_candidate()), live.layout.dtype)
             for _ in range(live.layout.slots)
         ]
-        self.trained_last = StateMatch.start(known, trained.layout.dtype)
+        self.trained_last = StateMatch.start((*known, *trained_slots), trained.layout.dtype)
         self.live_last = StateMatch.start((*known, last_state_candidate()), live.layout.dtype)
         self.pairs = [SlotPair(PairMoments(hidden_size)) for _ in range(min(len(self.trained), len(self.live)))]
         self.tokens = 0
@@ -231,10 +251,9 @@ class Accumulator:
             trained = [rows.read(low, high) for rows in pair.trained]
             live = [rows.read(low, high) for rows in pair.live]
             known = {candidate.label: rows.read(low, high) for candidate, rows in pair.known}
+            known |= {trained_slot_candidate(slot).label: rows_TD for slot, rows_TD in enumerate(trained)}
             for match, rows_TD in zip(self.trained, trained, strict=False):
                 match.update(rows_TD, known, keep_T, ids_T)
-            for slot, rows_TD in enumerate(trained):
-                known[trained_slot_candidate(slot).label] = rows_TD
             if pair.trained_last is not None:
                 rows_TD = pair.trained_last.read(low, high)
                 self.trained_last.update(rows_TD, known, keep_T, ids_T)
@@ -306,6 +325,8 @@ def measure_pairs(
     with_reference = 0
     for pair in pairs:
         progress(pair.trained.name)
+        if pair.length == 0:
+            continue  # ids that differ from the first one on: told by the tally
         aligned = aligner.align(pair)
         if isinstance(aligned, Unreadable):
             unreadable.append(aligned)
@@ -327,7 +348,5 @@ def measure_pairs(
 
 
 def _number(value: float) -> float:
-    """JSON has no NaN and no infinity."""
-    if math.isnan(value):
-        return 0.0
-    return value if math.isfinite(value) else 1e300
+    """JSON has no infinity: an error against a zero row is as large as any."""
+    return value if math.isfinite(value) else LARGEST

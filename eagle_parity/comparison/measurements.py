@@ -22,12 +22,14 @@ class Candidate(msgspec.Struct, frozen=True, kw_only=True):
         boundary: where it is a boundary.
         trained_slot: where it is a slot of the trained side.
         distance: median over tokens of the relative error; sinks and non-finite rows left out.
+        rows: on how many rows it was measured; None for a candidate that wasn't.
     """
 
     label: str
     distance: float
     boundary: BoundaryEntry = None
     trained_slot: int | None = None
+    rows: int | None = None
 
 
 class RepeatedTokens(msgspec.Struct, frozen=True, kw_only=True):
@@ -36,10 +38,13 @@ class RepeatedTokens(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         pairs: number of row pairs.
         distance: the 90th percentile of their relative error.
+        contrast: the median relative error between rows of different tokens: zero for a dead state, which repeats
+            itself just as well; None where all tokens are one.
     """
 
     pairs: int
     distance: float
+    contrast: float | None = None
 
 
 class StateMeasurement(msgspec.Struct, frozen=True, kw_only=True):
@@ -51,14 +56,14 @@ class StateMeasurement(msgspec.Struct, frozen=True, kw_only=True):
         dtype: as stored.
         candidates: nearest first.
         repeated_tokens: the test for the embedding; None without repetitions.
-        median_norm: of its rows.
+        median_norm: of its rows; None where no row was a number.
     """
 
     rows: int
     non_finite_rows: int
     dtype: str
     candidates: list[Candidate]
-    median_norm: float
+    median_norm: float | None
     repeated_tokens: RepeatedTokens | None = None
 
 

@@ -48,7 +48,8 @@ class SequencePair:
     """Two sequences and the rows of them that belong together.
 
     Rows ``trained_start`` to ``trained_start + length`` of the one are rows ``live_start`` to ``live_start + length``
-    of the other.
+    of the other. Of sequences of one name whose ids differ only what stands before the first difference belongs
+    together: every state behind it has seen other tokens.
     """
 
     trained: SequenceIds
@@ -114,6 +115,30 @@ class PrefixIndex:
                 best = (self._entries[free][2], common)
         return best
 
+    def contained(self, ids: torch.Tensor) -> tuple[SequenceIds, int] | None:
+        """The free sequence that begins with all of the given ids, or else the longest one that they begin with.
+
+        Another one may share more ids and go on differently: after one system prompt, texts differ.
+        """
+        key = self._key(ids)
+        above = bisect.bisect_left(self._keys, key)
+        for i in range(above, len(self._keys)):
+            if not self._keys[i].startswith(key):
+                break
+            if self._entries[i][1] not in self._taken:
+                return self._entries[i][2], len(key) // ID_BYTES
+        i = above - 1
+        while i >= 0 and self._keys[i]:
+            common = _common_bytes(key, self._keys[i]) // ID_BYTES * ID_BYTES
+            if common < len(self._keys[i]):
+                # Whatever begins the ids and sorts before this one begins what the two share.
+                i = min(i, bisect.bisect_right(self._keys, key[:common])) - 1
+            elif self._entries[i][1] in self._taken:
+                i -= 1
+            else:
+                return self._entries[i][2], common // ID_BYTES
+        return None
+
     def take(self, sequence: SequenceIds) -> None:
         """Removes a sequence from further searches."""
         self._taken.add(self._place[id(sequence)])
@@ -173,7 +198,7 @@ def _take_overlapping(
     index = PrefixIndex(live, backwards=overlap is _suffix)
     left: list[SequenceIds] = []
     for sequence in trained:
-        found = index.longest(sequence.ids)
+        found = index.contained(sequence.ids) if whole else index.longest(sequence.ids)
         if found is None or not _enough(found[1], sequence, found[0], whole=whole):
             left.append(sequence)
             continue
@@ -207,8 +232,12 @@ def _take_same_name(
     for sequence in trained:
         other = by_stem.get(_stem(sequence.name))
         length = min(len(sequence.ids), len(other.ids)) if other else 0
-        if other and length and int((sequence.ids[:length] == other.ids[:length]).sum()) >= MIN_EQUAL_SHARE * length:
-            pairs.append(SequencePair(sequence, other, "name", 0, 0, length))
+        equal = sequence.ids[:length] == other.ids[:length] if other else None
+        if other and equal is not None and length and int(equal.sum()) >= MIN_EQUAL_SHARE * length:
+            if bool(equal.all()):  # its partner by containment was taken by a sequence that has it too
+                pairs.append(_prefix(sequence, other, length))
+            else:
+                pairs.append(SequencePair(sequence, other, "name", 0, 0, int((~equal).nonzero()[0])))
             del by_stem[_stem(sequence.name)]
             live = [s for s in live if s is not other]
         else:

@@ -70,7 +70,10 @@ class PairSources:
         self._sampled = sampled
         self._final_norm = final_norm
         first = sampled.pairs[0][0]
-        known = [candidate for candidate, _ in first.known]
+        # Not every pair has a reference: the union, in the order of the first that has each.
+        known = list(
+            {candidate.label: candidate for pair, _, _ in sampled.pairs for candidate, _ in pair.known}.values()
+        )
         if side == "live":
             known += [trained_slot_candidate(slot) for slot in range(len(first.trained))]
             if first.trained_last is not None:

@@ -3,13 +3,23 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
-from eagle_parity.comparison.identity import Identity, identify, is_embedding, pair_limits, trained_labels
+from eagle_parity.comparison.identity import (
+    Identity,
+    identify,
+    is_embedding,
+    last_state_label,
+    pair_limits,
+    trained_labels,
+)
+from eagle_parity.numerics.axis import STEP_RATIO
 from eagle_parity.wiring import EMBEDDING, Label, WiringDifference, compare_wirings
 
 if TYPE_CHECKING:
-    from eagle_parity.comparison.measurements import Measurements, SlotMeasurement
+    from collections.abc import Callable, Sequence
+
+    from eagle_parity.comparison.measurements import Candidate, Measurements, SlotMeasurement
     from eagle_parity.comparison.thresholds import Thresholds
 
 MIN_BAD_ROWS = 2
@@ -24,6 +34,7 @@ class SlotView:
         measurement: the numbers.
         trained, live: identities among a reference's boundaries; None without one.
         live_among_trained: the live state's identity among the trained side's states.
+        enough: whether it was compared on enough rows to be judged; without, it is no state and agrees with nothing.
         agrees: whether the two sides' states are the same by distance.
         limit: the distance up to which they are.
         bad_rows: rows beyond the limit of a single row, although the median agrees; 0 where few enough.
@@ -34,10 +45,21 @@ class SlotView:
     trained: Identity | None
     live: Identity | None
     live_among_trained: Identity | None
+    enough: bool
     agrees: bool
     limit: float
     bad_rows: int
     bad_row_limit: float
+
+    @property
+    def sides_to_explain(self) -> tuple[Literal["live", "trained"], Literal["live", "trained"]]:
+        """Whose state is taken for the changed one first: the live one's, unless that is a boundary and the other not.
+
+        Either can be called the changed one: twice the one is half of the other.
+        """
+        if settled(self.live) and not settled(self.trained):
+            return ("trained", "live")
+        return ("live", "trained")
 
 
 @dataclass(frozen=True)
@@ -78,19 +100,30 @@ class Comparison:
         return tuple(
             view
             for view in self.views
-            if view.measurement.pair is not None
-            and view.measurement.slot < len(self.actual)
-            and self.actual[view.measurement.slot] is None
+            if view.enough and view.measurement.slot < len(self.actual) and self.actual[view.measurement.slot] is None
+        )
+
+    @property
+    def drifted_views(self) -> tuple[SlotView, ...]:
+        """Slots that hold the trained state by name, further off than noise."""
+        return tuple(
+            view
+            for view in self.views
+            if view.enough
+            and not view.agrees
+            and view.measurement.slot < min(len(self.expected), len(self.actual))
+            and self.actual[view.measurement.slot] is not None
+            and self.actual[view.measurement.slot] == self.expected[view.measurement.slot]
         )
 
     @property
     def displaced(self) -> bool:
-        """Whether an embedding or a wrong number of slots pushes the others out of place: then they need no error."""
-        return self.difference is not None and self.difference.name in {
-            "spurious-embedding",
-            "missing-embedding",
-            "slot-count",
-        }
+        """Whether an embedding, a slot too many or too few, pushes the others out of place: then they need no error."""
+        return self.difference is not None and (
+            self.difference.name in {"spurious-embedding", "missing-embedding", "slot-count"}
+            or self.difference.late_slots
+            or self.difference.early_slots
+        )
 
 
 def look_at(measurements: Measurements, thresholds: Thresholds) -> Comparison:
@@ -100,9 +133,32 @@ def look_at(measurements: Measurements, thresholds: Thresholds) -> Comparison:
     expected: list[Label] = []
     actual: list[Label | None] = []
     if measurements.trained.hidden_size == measurements.live.hidden_size and measurements.slots:
-        views = tuple(_view(slot, measurements, thresholds) for slot in measurements.slots)
-        expected = trained_labels(measurements, [view.trained for view in views])
-        actual = [_live_label(view, expected, measurements) for view in views[: measurements.live.slots]]
+        with_reference = measurements.reference_boundaries is not None
+        trained = [
+            identify(slot.trained, thresholds, family="boundaries")
+            if slot.trained and (with_reference or measurements.embedding_rows)
+            else None
+            for slot in measurements.slots
+        ]
+        expected = trained_labels(measurements, trained, thresholds)
+        last_state = last_state_label(measurements, expected, thresholds)
+
+        def name(candidate: Candidate) -> Label:
+            if candidate.trained_slot is not None:
+                return expected[candidate.trained_slot]
+            return last_state if candidate.boundary is None else candidate.boundary
+
+        views = tuple(
+            _view(
+                slot,
+                identity,
+                identify(slot.live, thresholds, family="boundaries") if slot.live and with_reference else None,
+                identify(slot.live, thresholds, family="trained", names=name) if slot.live else None,
+                thresholds,
+            )
+            for slot, identity in zip(measurements.slots, trained, strict=True)
+        )
+        actual = [_live_label(view, expected, name) for view in views[: measurements.live.slots]]
     return Comparison(
         measurements=measurements,
         thresholds=thresholds,
@@ -114,24 +170,28 @@ def look_at(measurements: Measurements, thresholds: Thresholds) -> Comparison:
     )
 
 
-def _view(slot: SlotMeasurement, measurements: Measurements, thresholds: Thresholds) -> SlotView:
-    with_reference = measurements.reference_boundaries is not None
-    trained = identify(slot.trained, thresholds, family="boundaries") if slot.trained and with_reference else None
-    live = identify(slot.live, thresholds, family="boundaries") if slot.live and with_reference else None
-    among = identify(slot.live, thresholds, family="trained") if slot.live else None
+def _view(
+    slot: SlotMeasurement,
+    trained: Identity | None,
+    live: Identity | None,
+    among: Identity | None,
+    thresholds: Thresholds,
+) -> SlotView:
+    enough = slot.pair is not None and slot.pair.rows >= thresholds.min_tokens
     limit, bad_row_limit, agrees, bad_rows = 0.0, 0.0, False, 0
     if slot.pair is not None and slot.trained is not None and slot.live is not None:
         boundary = trained.candidate.boundary if trained and trained.settled else None
         dtype = _coarser(slot.trained.dtype, slot.live.dtype)
         limit, bad_row_limit = pair_limits(slot.pair, dtype, boundary, thresholds)
-        agrees = slot.pair.distance <= limit
-        beyond = sum(count for edge, count in slot.pair.errors if edge > bad_row_limit)
+        agrees = enough and slot.pair.distance <= limit
+        # Steps that lie wholly beyond the limit.
+        beyond = sum(count for edge, count in slot.pair.errors if edge > bad_row_limit * STEP_RATIO)
         if beyond >= max(MIN_BAD_ROWS, thresholds.bad_row_share * slot.pair.rows):
             bad_rows = beyond
-    return SlotView(slot, trained, live, among, agrees, limit, bad_rows, bad_row_limit)
+    return SlotView(slot, trained, live, among, enough, agrees, limit, bad_rows, bad_row_limit)
 
 
-def _live_label(view: SlotView, expected: list[Label], measurements: Measurements) -> Label | None:
+def _live_label(view: SlotView, expected: Sequence[Label], name: Callable[[Candidate], Label]) -> Label | None:
     """The live slot's label, in the same words as the trained ones; None where it is no known state."""
     slot = view.measurement.slot
     mine = expected[slot] if slot < len(expected) else None
@@ -144,16 +204,13 @@ def _live_label(view: SlotView, expected: list[Label], measurements: Measurement
         return mine
     state = view.measurement.live
     if state is not None and is_embedding(state):
-        return EMBEDDING
+        # Where the trained slot is the embedding too, and isn't this, something was done to one of them.
+        return None if mine == EMBEDDING else EMBEDDING
     among = view.live_among_trained
     if among is not None and among.settled:
         if among.candidate.trained_slot == slot:
             return None  # near its own trained slot, but not near enough: a neighbouring layer would look like this
-        if among.candidate.trained_slot is not None:
-            return expected[among.candidate.trained_slot]
-        if among.candidate.boundary is not None:
-            return among.candidate.boundary
-        return measurements.trained.last_state_declared or among.candidate.label
+        return name(among.candidate)
     return None
 
 

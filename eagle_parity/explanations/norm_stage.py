@@ -44,6 +44,8 @@ def propose(sample: Sample, sources: Sources) -> Iterator[Fit]:
         if y_TD.shape[0] < MIN_FIT_ROWS:
             continue
         gain_D = (y_TD * n_TD).sum(0) / (n_TD * n_TD).sum(0).clamp_min(torch.finfo(torch.float32).tiny)
+        if not bool((gain_D != 0).any()):
+            continue  # gains of zero make any norm a dead state
         yield Fit(
             name=NORM_STAGE.name,
             candidate=candidate,

@@ -28,7 +28,9 @@ def propose(sample: Sample, sources: Sources) -> Iterator[Fit]:
         if not bool(usable_T.any()):
             continue
         factor = float(((y_TD * z_TD).sum(1)[usable_T] / power_T[usable_T]).median())
-        if not math.isfinite(factor) or factor == 0 or abs(math.log(abs(factor))) < MIN_LOG_FACTOR:
+        if not math.isfinite(factor) or factor == 0:
+            continue
+        if factor > 0 and abs(math.log(factor)) < MIN_LOG_FACTOR:
             continue
         yield Fit(
             name=SCALED.name,

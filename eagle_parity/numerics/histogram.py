@@ -11,17 +11,7 @@ from dataclasses import dataclass
 
 import torch
 
-LOWEST = 1e-9
-"""Below this relative error two rows count as equal: a thousandth of what float32 can tell apart."""
-DECADES = 18
-"""Up to 1e9: norms of rows are counted as well, and those of deep layers exceed ten thousand."""
-BINS_PER_DECADE = 200
-BINS = DECADES * BINS_PER_DECADE
-RELATIVE_RESOLUTION = 10 ** (1 / BINS_PER_DECADE) - 1
-"""1.2 %: the width of a bin, and so the bound on a quantile's relative error."""
-BINS_PER_STEP = 4
-STEP_RATIO = 10 ** (BINS_PER_STEP / BINS_PER_DECADE)
-"""1.047: how far apart the edges of ``survival`` are, and so how well a later limit can be applied."""
+from eagle_parity.numerics.axis import BINS, BINS_PER_DECADE, BINS_PER_STEP, LOWEST
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,9 +64,9 @@ class ErrorHistograms:
         cumulative_B = counts_B.cumsum(0)
         return Quantiles(
             count=count,
-            median=self._at(cumulative_B, count, 0.5),
-            p90=self._at(cumulative_B, count, 0.9),
-            p99=self._at(cumulative_B, count, 0.99),
+            median=self._at(cumulative_B, count, 50),
+            p90=self._at(cumulative_B, count, 90),
+            p99=self._at(cumulative_B, count, 99),
             largest=_upper_edge(int(counts_B.nonzero()[-1])),
         )
 
@@ -93,8 +83,8 @@ class ErrorHistograms:
         return sorted(coarse.items())
 
     @staticmethod
-    def _at(cumulative_B: torch.Tensor, count: int, quantile: float) -> float:
-        rank = max(1, math.ceil(quantile * count))
+    def _at(cumulative_B: torch.Tensor, count: int, percent: int) -> float:
+        rank = max(1, -(-percent * count // 100))
         return _middle(int(torch.searchsorted(cumulative_B, rank)))
 
 

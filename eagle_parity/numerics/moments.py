@@ -10,6 +10,10 @@ from dataclasses import dataclass
 
 import torch
 
+CONSTANT_RATIO = 1e-13
+"""A standard deviation below this part of the mean is the rounding of a float64 mean, and the dimension a constant: one
+step of a float32 value, in one of 1e8 rows, makes more."""
+
 
 @dataclass(frozen=True, slots=True)
 class DimensionStatistics:
@@ -108,14 +112,19 @@ class PairMoments:
         var_x_D = (self.sum_xx_D / n - mean_x_D**2).clamp_min(0)
         var_y_D = (self.sum_yy_D / n - mean_y_D**2).clamp_min(0)
         covariance_D = self.sum_xy_D / n - mean_x_D * mean_y_D
-        spread_D = (var_x_D * var_y_D).sqrt()
-        correlation_D = torch.where(spread_D > 0, covariance_D / spread_D.clamp_min(1e-300), torch.zeros(()))
+        std_x_D, std_y_D = var_x_D.sqrt(), var_y_D.sqrt()
+        moving_D = (std_x_D > CONSTANT_RATIO * (mean_x_D + self.origin_x_D).abs()) & (
+            std_y_D > CONSTANT_RATIO * (mean_y_D + self.origin_y_D).abs()
+        )
+        # Divided one by one: the product of two small deviations can be zero where neither is.
+        quotient_D = covariance_D / std_x_D / std_y_D
+        correlation_D = torch.where(moving_D, quotient_D, torch.zeros_like(quotient_D))
         return DimensionStatistics(
             rows=n,
             mean_x_D=mean_x_D + self.origin_x_D,
             mean_y_D=mean_y_D + self.origin_y_D,
-            std_x_D=var_x_D.sqrt(),
-            std_y_D=var_y_D.sqrt(),
+            std_x_D=std_x_D,
+            std_y_D=std_y_D,
             max_difference_D=self.max_difference_D.clone(),
             rms_difference_D=(self.sum_squared_difference_D / n).sqrt(),
             correlation_D=correlation_D.clamp(-1, 1),
