@@ -11,6 +11,7 @@ import msgspec
 from eagle_parity.errors import InputError, UsageError
 from eagle_parity.findings import UNREADABLE_SHARD, Finding
 from eagle_parity.results import (
+    INFORMING_COMMANDS,
     FailOn,
     Input,
     LastStates,
@@ -134,7 +135,7 @@ def merge_results(
     merged = conclude(
         COMMAND,
         outcomes=_once(outcomes),
-        judged=True,
+        judged=any(part.result.command not in INFORMING_COMMANDS for part in saved),
         fail_on=fail_on,
         inputs=[Input(role="result", path=part.path, format=part.result.command) for part in saved],
         wiring=wiring,

@@ -21,6 +21,9 @@ if TYPE_CHECKING:
 
 SCHEMA_VERSION = 1
 
+INFORMING_COMMANDS = frozenset({"ids", "inspect", "checks", "explain", "engines", "capture"})
+"""Commands that judge no parity: a report of nothing else has judged nothing."""
+
 
 class Verdict(StrEnum):
     """What a run concluded."""
@@ -117,11 +120,21 @@ class LastStates(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class WiringSummary(msgspec.Struct, frozen=True, kw_only=True):
-    """The three wirings side by side; None where one isn't there at all."""
+    """The three wirings side by side; None where one isn't there at all.
+
+    Attributes:
+        num_layers: N.
+        trained, live: a boundary a slot.
+        trained_from, live_from: where they come from: ``measured``, or what declared them.
+        last_state: of each side.
+        served: what each engine variant makes of the draft.
+    """
 
     num_layers: int | None = None
     trained: list[BoundaryEntry] | None = None
     live: list[BoundaryEntry] | None = None
+    trained_from: str | None = None
+    live_from: str | None = None
     last_state: LastStates = LastStates()
     served: list[ServedWiring] = []
 
@@ -141,12 +154,13 @@ class Skip(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Result(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=False):
-    """One run of one command."""
+    """One run of one command; ``fail_on`` is the severity that the verdict was drawn by."""
 
     schema_version: Literal[1] = 1
     tool: Tool = Tool()
     command: str
     verdict: Verdict
+    fail_on: FailOn = FailOn.ERROR
     inputs: list[Input] = []
     wiring: WiringSummary = WiringSummary()
     findings: list[Finding] = []
@@ -183,10 +197,13 @@ def conclude(
             findings.append(outcome)
         else:
             skipped.append(outcome)
+    if not judged and not any(skip.blocks_verdict for skip in skipped):
+        skipped.append(Skip(check=command, reason="nothing was judged", blocks_verdict=True))
     findings.sort(key=lambda f: (-f.severity.rank, f.code, -1 if f.slot is None else f.slot, f.engine or ""))
     return Result(
         command=command,
-        verdict=draw_verdict(findings, skipped, judged=judged, fail_on=fail_on),
+        verdict=draw_verdict(findings, skipped, fail_on=fail_on),
+        fail_on=fail_on,
         inputs=list(inputs),
         wiring=wiring or WiringSummary(),
         findings=findings,
@@ -195,16 +212,12 @@ def conclude(
     )
 
 
-def draw_verdict(
-    findings: Iterable[Finding], skipped: Iterable[Skip], *, judged: bool, fail_on: FailOn = FailOn.ERROR
-) -> Verdict:
-    """Fail where a finding is grave enough, inconclusive where nothing was judged or the verdict lacks something."""
+def draw_verdict(findings: Iterable[Finding], skipped: Iterable[Skip], *, fail_on: FailOn = FailOn.ERROR) -> Verdict:
+    """Fail where a finding is grave enough, inconclusive where the verdict lacks something, else pass."""
     gate = FailOn.ERROR if fail_on is FailOn.NEVER else fail_on
     if any(f.severity.rank >= Severity(gate.value).rank for f in findings):
         return Verdict.FAIL
-    if not judged or any(skip.blocks_verdict for skip in skipped):
-        return Verdict.INCONCLUSIVE
-    return Verdict.PASS
+    return Verdict.INCONCLUSIVE if any(skip.blocks_verdict for skip in skipped) else Verdict.PASS
 
 
 def exit_status(result: Result, fail_on: FailOn) -> ExitStatus:
@@ -213,7 +226,8 @@ def exit_status(result: Result, fail_on: FailOn) -> ExitStatus:
         gate = Severity(fail_on.value).rank
         if any(f.severity.rank >= gate for f in result.findings):
             return ExitStatus.FOUND
-    if result.verdict is Verdict.INCONCLUSIVE:
+    # A verdict of fail, where it doesn't end the run, must not hide that something couldn't be judged.
+    if result.verdict is Verdict.INCONCLUSIVE or any(skip.blocks_verdict for skip in result.skipped):
         return ExitStatus.INCONCLUSIVE
     return ExitStatus.PARITY
 

@@ -46,6 +46,8 @@ def render(result: Result, format: str, style: Style) -> str:  # noqa: A002  the
         from eagle_parity.reporters.markdown import render_markdown
 
         return render_markdown(result)
-    from eagle_parity.reporters.terminal import render_terminal
+    if format == "terminal":
+        from eagle_parity.reporters.terminal import render_terminal
 
-    return render_terminal(result, style)
+        return render_terminal(result, style)
+    raise ValueError(f"no reporter for {format!r}")
