@@ -12,6 +12,7 @@ from eagle_parity.errors import InputError, UsageError
 from eagle_parity.findings import UNREADABLE_SHARD, Finding
 from eagle_parity.results import (
     INFORMING_COMMANDS,
+    NOTHING_JUDGED,
     FailOn,
     Input,
     LastStates,
@@ -127,7 +128,7 @@ def merge_results(
     ]
     for part in saved:
         outcomes.extend(part.result.findings)
-        outcomes.extend(part.result.skipped)
+        outcomes.extend(skip for skip in part.result.skipped if skip.reason != NOTHING_JUDGED)
         outcomes.extend(_open_verdict(part))
     outcomes.extend(extra_skips)
     wiring, contradictions = merge_wirings(saved)
@@ -146,7 +147,8 @@ def merge_results(
 def _open_verdict(part: SavedResult) -> Iterator[Skip]:
     """Why a result keeps the whole from passing, where none of its own findings and skips says so."""
     result = part.result
-    if result.verdict is Verdict.INCONCLUSIVE and not any(skip.blocks_verdict for skip in result.skipped):
+    told = [skip for skip in result.skipped if skip.blocks_verdict and skip.reason != NOTHING_JUDGED]
+    if result.verdict is Verdict.INCONCLUSIVE and not told:
         yield Skip(check=result.command, reason=f"{part.path} judged nothing", blocks_verdict=True)
     if result.verdict is Verdict.FAIL and not result.findings:
         yield Skip(check=result.command, reason=f"{part.path} says fail and holds no finding", blocks_verdict=True)

@@ -24,6 +24,8 @@ SCHEMA_VERSION = 1
 INFORMING_COMMANDS = frozenset({"ids", "inspect", "checks", "explain", "engines", "capture"})
 """Commands that judge no parity: a report of nothing else has judged nothing."""
 
+NOTHING_JUDGED = "nothing was judged"
+
 
 class Verdict(StrEnum):
     """What a run concluded."""
@@ -198,7 +200,7 @@ def conclude(
         else:
             skipped.append(outcome)
     if not judged and not any(skip.blocks_verdict for skip in skipped):
-        skipped.append(Skip(check=command, reason="nothing was judged", blocks_verdict=True))
+        skipped.append(Skip(check=command, reason=NOTHING_JUDGED, blocks_verdict=True))
     findings.sort(key=lambda f: (-f.severity.rank, f.code, -1 if f.slot is None else f.slot, f.engine or ""))
     return Result(
         command=command,

@@ -25,11 +25,14 @@ _POLICY = (
 
 OPTIONAL = frozenset(
     {
+        ("Result", "fail_on"),
         ("Result", "results"),
         ("ServedWiring", "ids"),
         ("ServedWiring", "reason"),
         ("ServedWiring", "source"),
         ("Skip", "blocks_verdict"),
+        ("WiringSummary", "live_from"),
+        ("WiringSummary", "trained_from"),
     }
 )
 """What a document may lack: ``results`` is only in a report, the others are additions to the agreed core. A property
