@@ -6,14 +6,14 @@ from typing import TYPE_CHECKING
 
 from eagle_parity.checks import CONFIG_CHECKS
 from eagle_parity.checks.config_subject import ConfigSubject, Evaluation
-from eagle_parity.checks.trained_declaration import UNDECIDED
 from eagle_parity.drafts import DEFAULT_SLOTS, Family
-from eagle_parity.engines import find_engine
-from eagle_parity.engines.engine import nearest_version
+from eagle_parity.engines.resolved import resolve_engines
 from eagle_parity.engines.serving import serve, variants_of
 from eagle_parity.errors import InputError, UsageError
-from eagle_parity.quoting import quoted
+from eagle_parity.hidden_states import LastStateRule
+from eagle_parity.quoting import plain
 from eagle_parity.results import FailOn, Input, LastStates, WiringSummary, conclude
+from eagle_parity.targets import TARGET_FORMAT, refuse_beyond
 from eagle_parity.trained_wiring import TrainedWiring
 from eagle_parity.wiring import Wiring, format_boundaries
 
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
     from eagle_parity.drafts import Draft
     from eagle_parity.engines.engine import EngineName
+    from eagle_parity.engines.resolved import Resolved
     from eagle_parity.hidden_states import Layout
     from eagle_parity.results import Result
     from eagle_parity.targets import Target
@@ -30,19 +31,16 @@ if TYPE_CHECKING:
 COMMAND = "check-config"
 
 
-def evaluate(name: EngineName, draft: Draft, target: Target, *, assume_nearest: bool) -> Evaluation:
-    """What every variant of a named engine makes of a draft; nothing where its version isn't known or assumed."""
-    engine = find_engine(name)
-    known = name.version in engine.versions
-    nearest = None if known else nearest_version(name.version, engine.versions)
-    version = name.version if known else nearest if assume_nearest else None
+def evaluate(resolved: Resolved, draft: Draft, target: Target) -> Evaluation:
+    """What every variant of an engine makes of a draft; nothing where its version isn't known or assumed."""
+    engine, name, version = resolved.engine, resolved.name, resolved.version
     if version is None or draft.family is not Family.EAGLE3:
-        return Evaluation(engine, name, version, nearest, ())
+        return Evaluation(resolved, ())
     served = tuple(
         serve(engine, draft, target, name=name, variant=variant, version=version)
         for variant in variants_of(engine, name)
     )
-    return Evaluation(engine, name, version, nearest, served)
+    return Evaluation(resolved, served)
 
 
 def stated_wiring(
@@ -70,12 +68,7 @@ def stated_wiring(
         by_trainer = trained_with(trainer, draft, target)
     if boundaries is None:
         return by_trainer
-    beyond = [b for b in boundaries if isinstance(b, int) and b > target.num_layers]
-    if beyond:
-        raise UsageError(
-            f"--trained-boundaries: {beyond[0]} is no boundary of a target with {target.num_layers} layers"
-            f" (0 to {target.num_layers}, or post_norm)"
-        )
+    refuse_beyond(boundaries, target, option="--trained-boundaries")
     slots = slots_of(draft, target)
     if len(boundaries) == slots + 1:
         wiring = Wiring(tuple(boundaries[:slots]), boundaries[slots])
@@ -106,9 +99,9 @@ def wiring_of_shards(layout: Layout, path: str, slots: int) -> TrainedWiring | N
     declared = layout.declared
     if declared is None:
         return None
-    if layout.last_state == UNDECIDED and len(declared.slots) == slots + 1:
+    if layout.last_state is LastStateRule.UNDECIDED and len(declared.slots) == slots + 1:
         declared = Wiring(declared.slots[:-1], declared.slots[-1])
-    return TrainedWiring(declared, f"{quoted(path).strip(chr(34))}: {layout.declared_by or layout.format}")
+    return TrainedWiring(declared, f"{plain(path)}: {layout.declared_by or layout.format}")
 
 
 def check_config(
@@ -126,7 +119,7 @@ def check_config(
     Args:
         draft: see ``read_draft``.
         target: see ``read_target``.
-        engines: what serves, or is going to.
+        engines: what serves, or is going to; an engine that is named twice is judged once.
         stated: the trained wiring as the command line states it, see ``stated_wiring``.
         shards: path and layout of training shards; what they state themselves is believed before what is stated.
         assume_nearest: judge an unknown version by the nearest known one.
@@ -138,7 +131,9 @@ def check_config(
         draft=draft,
         target=target,
         trained=trained,
-        engines=tuple(evaluate(name, draft, target, assume_nearest=assume_nearest) for name in engines),
+        engines=tuple(
+            evaluate(resolved, draft, target) for resolved in resolve_engines(engines, assume_nearest=assume_nearest)
+        ),
         shards=None if shards is None else shards[1],
         declared=stated,
     )
@@ -155,21 +150,25 @@ def check_config(
             last_state=LastStates(trained=None if trained is None else trained.wiring.last_state),
             served=[s.summary() for s in served],
         ),
-        measurements={} if trained is None else {"trained_by": trained.source},
+        measurements={
+            **({} if trained is None else {"trained_by": trained.source}),
+            "target_class": target.architecture,
+            "draft_family": draft.family.value,
+            "draft_dialect": draft.dialect.value,
+        },
     )
 
 
 def _inputs(draft: Draft, target: Target, shards: tuple[str, Layout] | None) -> list[Input]:
-    architecture = quoted(target.architectures[0]).strip('"') if target.architectures else "no architecture"
     inputs = [
         Input(
             role="draft",
             path=draft.path,
-            format=f"{draft.family.value}, {draft.dialect.value}",
+            format=draft.format,
             slots=draft.fc_slots(target.hidden_size),
             hidden_size=draft.hidden_size,
         ),
-        Input(role="target", path=target.path, format=architecture, hidden_size=target.hidden_size),
+        Input(role="target", path=target.path, format=TARGET_FORMAT, hidden_size=target.hidden_size),
     ]
     if shards is not None:
         path, layout = shards

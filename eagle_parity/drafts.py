@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from eagle_parity.config_files import ConfigFile, integer, read_config, strings
 from eagle_parity.errors import InputError
-from eagle_parity.quoting import quoted
+from eagle_parity.quoting import plain, quoted
 from eagle_parity.wiring import MAX_BOUNDARIES
 
 if TYPE_CHECKING:
@@ -124,6 +124,11 @@ class Draft:
     config: Mapping[str, Any]
 
     @property
+    def format(self) -> str:
+        """What it is in ``inputs``: ``checkpoint`` where weights lie beside the config, else ``config``."""
+        return "config" if self.fc_source is None else "checkpoint"
+
+    @property
     def section(self) -> Mapping[str, Any]:
         """``eagle_config``, empty where there is none or it is no object."""
         section = self.config.get(SECTION)
@@ -187,7 +192,7 @@ def draft_from_config(file: ConfigFile) -> Draft:
         path=file.source,
         folder=file.folder,
         architectures=strings(config.get("architectures")),
-        model_type=quoted(config.get("model_type")).strip('"') if config.get("model_type") else "",
+        model_type=plain(config.get("model_type")) if config.get("model_type") else "",
         family=family,
         dialect=_dialect(config),
         hidden_size=_positive(config, "hidden_size") or _positive(layer, "hidden_size"),
@@ -201,13 +206,17 @@ def draft_from_config(file: ConfigFile) -> Draft:
     )
 
 
+BLANK_CLASS = "LlamaForCausalLMEagle3"
+"""The class of most published heads."""
+
+
 def blank_draft(hidden_size: int) -> Draft:
     """A head of three slots without an id list, for questions about an engine rather than about a draft."""
-    config = {"architectures": ["LlamaForCausalLMEagle3"], "model_type": "llama", "hidden_size": hidden_size}
+    config = {"architectures": [BLANK_CLASS], "model_type": "llama", "hidden_size": hidden_size}
     return Draft(
         path="",
         folder=None,
-        architectures=("LlamaForCausalLMEagle3",),
+        architectures=(BLANK_CLASS,),
         model_type="llama",
         family=Family.EAGLE3,
         dialect=Dialect.FLAT,
@@ -332,7 +341,7 @@ def _no_draft(config: Mapping[str, Any]) -> str:
         layers = integer(text, "num_hidden_layers")
     if layers is None:
         return "no key of a draft in it"
-    named = ", ".join(quoted(a).strip('"') for a in strings(config.get("architectures"))[:2]) or "no architecture"
+    named = ", ".join(plain(a) for a in strings(config.get("architectures"))[:2]) or "no architecture"
     return f"a target's config ({named}, {layers} layers), with no key of a draft in it"
 
 

@@ -46,7 +46,9 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
         docs: where the finding is explained.
         slot: the slot it is about, if it is about one.
         rank: the tensor-parallel rank it is about, if it is about one.
-        engine: the engine it is about, ``sglang@0.5.12``, if it is about one.
+        engine: the engine it is about, if it is about one, with the options of the variants that it is about:
+            ``sglang@0.5.12``, ``vllm@0.32.0:runner=v2``. Without an option it is about every value of it. A served
+            wiring has the same name without options, and the options apart.
     """
 
     code: str
@@ -131,8 +133,8 @@ LAYER_IDS_DEFAULTED = _warning(
     "EP102",
     "layer-ids-defaulted",
     "No id list was found and the engine takes its default",
-    "Without a list an engine guesses three layers, usually 2, n//2 and n-3, and logs nothing. A head trained on"
-    " is fed the wrong states.",
+    "Without a list an engine guesses three layers, usually 2, n//2 and n-3, and logs nothing. A head that was"
+    " trained on other layers is fed the wrong states.",
     "Write the id list into the draft config, under the key that the engine reads.",
 )
 LAYER_IDS_IGNORED = _error(
@@ -156,7 +158,7 @@ LAYER_IDS_UNSORTED = _warning(
     "layer-ids-unsorted",
     "The id list is not in ascending order",
     "Most engines concatenate in the order in which the layers run, whatever the list says, while some trainers keep "
-    "the list's order. The head's fc then sees its chunks permuted.",
+    "the list's order. The head's fc then sees its slots permuted.",
     "Train and serve with an ascending list.",
 )
 LAYER_IDS_DUPLICATE = _error(
@@ -164,7 +166,7 @@ LAYER_IDS_DUPLICATE = _error(
     "layer-ids-duplicate",
     "An id stands in the list twice",
     "Engines collect layers in a set or by membership: the second mention adds no state, and the concatenation is one "
-    "chunk short.",
+    "slot short.",
     "Name each layer once.",
 )
 ENGINE_FAILURE = _error(
@@ -248,7 +250,7 @@ SLOT_ORDER = _error(
     "EP204",
     "slot-order",
     "The right states in another order",
-    "Each chunk meets the columns of fc that were trained for another one.",
+    "Each slot meets the columns of fc that were trained for another one.",
     "Serve in the trained order; most engines only serve ascending layers, so permute fc's columns or retrain.",
 )
 SLOT_COUNT = _error(

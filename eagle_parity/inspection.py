@@ -18,7 +18,7 @@ from eagle_parity.quoting import evidence_value, quoted
 from eagle_parity.readers import open_hidden_states
 from eagle_parity.readers.containers import TensorTable, UnreadableFileError, read_table
 from eagle_parity.results import Input
-from eagle_parity.targets import Target, target_from_config
+from eagle_parity.targets import TARGET_FORMAT, Target, target_from_config
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -213,7 +213,7 @@ def _describe_draft(file: ConfigFile, draft: Draft) -> Inspection:
         "facts": {} if draft.fc_source is None else {"fc": draft.fc_source},
     }
     return Inspection(
-        Input(role=ROLE, path=file.source, format="draft", slots=slots, hidden_size=draft.hidden_size), description
+        Input(role=ROLE, path=file.source, format=draft.format, slots=slots, hidden_size=draft.hidden_size), description
     )
 
 
@@ -229,7 +229,9 @@ def _describe_target(file: ConfigFile, target: Target) -> Inspection:
         "vocab_size": evidence_value(target.vocab_size),
         "unknown": ["what an engine makes of an id list on it: `ids BOUNDARIES --target TARGET`"],
     }
-    return Inspection(Input(role=ROLE, path=file.source, format="target", hidden_size=target.hidden_size), description)
+    return Inspection(
+        Input(role=ROLE, path=file.source, format=TARGET_FORMAT, hidden_size=target.hidden_size), description
+    )
 
 
 def _describe_tensors(source: str, table: TensorTable) -> Inspection:

@@ -6,6 +6,8 @@ import math
 from typing import Any
 
 MAX_TEXT = 80
+MAX_ERROR_TEXT = 300
+"""Libraries put the useful part of a message behind a long path."""
 MAX_ENTRIES = 16
 MAX_DEPTH = 3
 MAX_INTEGER = 2**53
@@ -26,6 +28,16 @@ def quoted(value: object) -> str:
     if isinstance(value, dict):
         return f"{{... {len(value):,} keys}}" if value else "{}"
     return _text(str(evidence_value(value)))
+
+
+def plain(value: object) -> str:
+    """A name for the middle of a sentence: a text as it is, cut to one short line; anything else as in JSON."""
+    return _text(value) if isinstance(value, str) else quoted(value)
+
+
+def one_line(error: BaseException) -> str:
+    """What an error says, in one bounded line; its type where it says nothing."""
+    return " ".join(str(error).split())[:MAX_ERROR_TEXT] or type(error).__name__
 
 
 def evidence_value(value: object, depth: int = 0) -> Any:

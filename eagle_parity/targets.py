@@ -6,12 +6,17 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from eagle_parity.config_files import ConfigFile, integer, read_config, strings
-from eagle_parity.errors import InputError
-from eagle_parity.wiring import MAX_BOUNDARIES
+from eagle_parity.errors import InputError, UsageError
+from eagle_parity.quoting import plain
+from eagle_parity.wiring import MAX_BOUNDARIES, BoundaryEntry
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
     from pathlib import Path
+
+
+TARGET_FORMAT = "config"
+"""What a target is in ``inputs``: only its config is read, whatever lies beside it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,9 +46,28 @@ class Target:
     config: Mapping[str, Any]
 
     @property
+    def architecture(self) -> str | None:
+        """The first architecture, in one short line; None where the config names none."""
+        return plain(self.architectures[0]) if self.architectures else None
+
+    @property
     def residual_streams(self) -> int:
         """More than one where the target has hyper-connections; such a target has no boundaries."""
         return integer(self.config, "hc_mult") or 1
+
+
+def refuse_beyond(boundaries: Iterable[BoundaryEntry], target: Target, *, option: str) -> None:
+    """Refuses what is no boundary of a target.
+
+    Raises:
+        UsageError: a boundary is beyond the target's layers; the message names the option.
+    """
+    beyond = next((b for b in boundaries if isinstance(b, int) and b > target.num_layers), None)
+    if beyond is not None:
+        raise UsageError(
+            f"{option}: {beyond} is no boundary of a target with {target.num_layers} layers"
+            f" (0 to {target.num_layers}, or post_norm)"
+        )
 
 
 def read_target(source: str) -> Target:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from eagle_parity.errors import InputError
+from eagle_parity.quoting import one_line
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -156,7 +157,7 @@ def load_tokenizer(target_dir: str | Path) -> PreTrainedTokenizerBase:
     except Exception as error:  # the library raises whatever its parsers raise
         raise InputError(
             target_dir,
-            f"its tokenizer can't be loaded ({_one_line(error)})",
+            f"its tokenizer can't be loaded ({one_line(error)})",
             expected="the tokenizer's files beside the weights",
             remedy='prompts given as "token_ids" need none',
         ) from error
@@ -191,7 +192,7 @@ def _parse_line(name: str, line: bytes, *, is_json: bool) -> Any:
         text = line.decode("utf-8").strip()
         return json.loads(text) if is_json else text
     except (ValueError, RecursionError) as error:
-        return SkippedSequence(name, f"not {'JSON' if is_json else 'UTF-8 text'} ({_one_line(error)})")
+        return SkippedSequence(name, f"not {'JSON' if is_json else 'UTF-8 text'} ({one_line(error)})")
 
 
 def _yaml_entries(path: Path) -> Iterator[tuple[str, Any]]:
@@ -205,7 +206,7 @@ def _yaml_entries(path: Path) -> Iterator[tuple[str, Any]]:
     try:
         entries = yaml.safe_load(path.read_bytes())
     except (yaml.YAMLError, ValueError, RecursionError) as error:
-        raise InputError(path, f"not YAML ({_one_line(error)})", expected=_EXPECTED) from error
+        raise InputError(path, f"not YAML ({one_line(error)})", expected=_EXPECTED) from error
     if not isinstance(entries, list):
         raise InputError(path, f"YAML, but {type(entries).__name__}", expected="a list of prompts")
     for number, entry in enumerate(entries, start=1):
@@ -241,7 +242,7 @@ def _tokenize(
         else:
             return SkippedSequence(name, f"keys {sorted(map(str, islice(entry, 8)))}; expected {_EXPECTED}")
     except Exception as error:  # noqa: BLE001  a chat template is a program from a file and raises what it likes
-        return SkippedSequence(name, f"the target's tokenizer refuses it ({_one_line(error)})")
+        return SkippedSequence(name, f"the target's tokenizer refuses it ({one_line(error)})")
     return _from_token_ids(name, [int(token) for token in token_ids])
 
 
@@ -251,7 +252,3 @@ def _check_messages(messages: list[Any]) -> str | None:
     if not all(isinstance(m, dict) and isinstance(m.get("role"), str) for m in messages):
         return '"messages" is no list of objects with "role" and "content"'
     return None
-
-
-def _one_line(error: BaseException) -> str:
-    return " ".join(str(error).split())[:200] or type(error).__name__

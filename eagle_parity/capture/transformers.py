@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 from eagle_parity.capture.format import CapturedTarget, CaptureWriter, Manifest, Producer, check_output
 from eagle_parity.capture.prompts import SkippedSequence, TokenSequence
 from eagle_parity.errors import InputError, MissingExtraError, UsageError
+from eagle_parity.quoting import one_line
 from eagle_parity.targets import Target, read_target
 from eagle_parity.wiring import POST_NORM, Boundary
 
@@ -100,7 +101,7 @@ class ReferenceForward:
         try:
             self.model = self.model.to(torch.device(device))  # type: ignore[arg-type]  # its decorator hides the type
         except RuntimeError as error:  # no such device, or not enough memory on it
-            raise InputError(target_dir, f"can't be moved to {device!r} ({_one_line(error)})") from error
+            raise InputError(target_dir, f"can't be moved to {device!r} ({one_line(error)})") from error
         self.device = device
         self.layers, self.norm = _find_decoder(self.model, self.target)
 
@@ -355,7 +356,7 @@ def _require_transformers() -> None:
     except ModuleNotFoundError as error:
         raise MissingExtraError("capture transformers", "transformers", error.name or "transformers") from error
     except ImportError as error:  # installed, but its own dependencies don't fit
-        raise UsageError(f"capture transformers can't import transformers: {_one_line(error)}") from error
+        raise UsageError(f"capture transformers can't import transformers: {one_line(error)}") from error
 
 
 def _read_local_target(target_dir: str | Path) -> Target:
@@ -405,7 +406,7 @@ def _load(target_dir: str | Path, *, dtype: Dtype, attention: Attention) -> PreT
         except Exception as error:  # whatever is wrong with a folder, it raises something else
             raise InputError(
                 target_dir,
-                f"transformers {transformers.__version__} can't load it ({_one_line(error)})",
+                f"transformers {transformers.__version__} can't load it ({one_line(error)})",
                 expected="a target that transformers loads without remote code",
             ) from error
     # The library fills in random weights for what it doesn't find and only logs it: no reference for anything.
@@ -435,7 +436,3 @@ def _silenced(transformers: Any) -> Iterator[None]:
         logging.set_verbosity(verbosity)
         if bars:
             logging.enable_progress_bar()
-
-
-def _one_line(error: BaseException) -> str:
-    return " ".join(str(error).split())[:300] or type(error).__name__

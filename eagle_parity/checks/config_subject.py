@@ -10,9 +10,8 @@ import msgspec
 
 from eagle_parity.checks.root_cause import RootCause, find_root_cause
 from eagle_parity.drafts import Family
-from eagle_parity.engines.engine import EngineName
 from eagle_parity.engines.remedies import ConfigChange, NoChange, remedy
-from eagle_parity.engines.rules import Engine
+from eagle_parity.engines.resolved import Resolved
 from eagle_parity.engines.serving import Served, Unjudged, id_of, serve
 from eagle_parity.quoting import evidence_value
 from eagle_parity.wiring import describe_boundary, format_boundaries
@@ -21,6 +20,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
     from eagle_parity.drafts import Draft, IdList
+    from eagle_parity.engines.engine import EngineName
+    from eagle_parity.engines.rules import Engine
     from eagle_parity.findings import FindingKind
     from eagle_parity.hidden_states import Layout
     from eagle_parity.targets import Target
@@ -32,18 +33,27 @@ class Evaluation(msgspec.Struct, frozen=True):
     """One named engine and what each of its variants makes of the draft.
 
     Attributes:
-        engine: its tables.
-        name: as the user named it.
-        version: the version whose rules were applied; None where none applies: the version isn't known.
-        nearest: the nearest known version, where the named one isn't known.
-        served: one entry a variant; empty where ``version`` is None.
+        resolved: the engine, and the version whose rules were applied.
+        served: one entry a variant; empty where no version's rules were.
     """
 
-    engine: Engine
-    name: EngineName
-    version: str | None
-    nearest: str | None
+    resolved: Resolved
     served: tuple[Served | Unjudged, ...]
+
+    @property
+    def engine(self) -> Engine:
+        """Its tables."""
+        return self.resolved.engine
+
+    @property
+    def name(self) -> EngineName:
+        """As the user named it."""
+        return self.resolved.name
+
+    @property
+    def version(self) -> str | None:
+        """The version whose rules were applied; None where none were."""
+        return self.resolved.version
 
     @property
     def judged(self) -> tuple[Served, ...]:
@@ -72,8 +82,9 @@ class Variants(msgspec.Struct, frozen=True):
         """The engine as named, with the options of these variants where the others don't agree."""
         if len(self.served) == len(self.evaluation.judged):
             return str(self.evaluation.name)
-        options = ",".join(f"{k}={v}" for s in self.served for k, v in sorted(s.variant.items()))
-        return f"{self.evaluation.name.label}:{options}"
+        common = set.intersection(*(set(s.variant.items()) for s in self.served))
+        options = ",".join(f"{k}={v}" for k, v in sorted(common))
+        return f"{self.evaluation.name.label}:{options}" if options else self.evaluation.name.label
 
     @property
     def title(self) -> str:
@@ -228,7 +239,7 @@ class ConfigSubject:
         }
         if cause is not None and cause.difference is not None:
             said["difference"] = cause.difference.name
-            said["slots"] = list(cause.difference.slots)
+            said["differing_slots"] = list(cause.difference.slots)
             said["offset"] = cause.difference.offset
             said["late_slots"] = cause.difference.late_slots
         change = self.change(group)

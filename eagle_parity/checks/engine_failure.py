@@ -53,14 +53,21 @@ def what_was_read(group: Variants) -> str:
     if not served.asked:
         return ""
     if served.default:
-        return f"It takes its default {format_boundaries(served.asked)} and gets {_got(group)}."
-    lost = [
-        f"id {number}" if number == index else f"id {number}, read as boundary {index},"
+        indices = ", ".join(str(index) for index in served.asked)
+        return f"It takes its default, the states before layers {indices}, and gets {_got(group)}."
+    lost = ids_without_a_layer(group)
+    told = f"; no layer answers to {' or to '.join(lost)}" if lost else ""
+    return f"It reads {served.key} {list(served.ids or ())} and gets {_got(group)}{told}."
+
+
+def ids_without_a_layer(group: Variants) -> list[str]:
+    """The ids by which the forward delivers nothing, with the index that the target's class makes of each."""
+    served = group.first
+    return [
+        f"id {number}" if number == index else f"id {number} (which asks for the state before layer {index})"
         for number, index in zip(served.ids or (), served.asked, strict=False)
         if index is not None and index not in served.boundaries and index not in dict(served.wrapped)
     ]
-    told = f"; no layer answers to {' or to '.join(lost).rstrip(',')}" if lost else ""
-    return f"It reads {served.key} {list(served.ids or ())} and gets {_got(group)}{told}."
 
 
 def _got(group: Variants) -> str:

@@ -11,6 +11,7 @@ from eagle_parity.results import Skip
 if TYPE_CHECKING:
     from eagle_parity.checks.check import Outcomes
     from eagle_parity.checks.config_subject import ConfigSubject
+    from eagle_parity.engines.resolved import Resolved
 
 NAME = "engine-version"
 
@@ -24,25 +25,29 @@ def run(subject: ConfigSubject) -> Outcomes:
             blocks_verdict=True,
         )
     for evaluation in subject.engines:
-        if evaluation.nearest is None:
-            continue
-        engine = evaluation.engine
-        known = f"{engine.versions[0]} to {engine.versions[-1]}" if len(engine.versions) > 1 else engine.versions[0]
-        assumed = evaluation.version is not None
-        judged = f"it was judged by the rules of {evaluation.nearest}" if assumed else "it was not judged"
-        yield UNKNOWN_ENGINE_VERSION.finding(
-            f"{engine.title} {evaluation.name.version} is not in the tables, which know {known}; {judged}.",
-            evidence={"known": list(engine.versions), "nearest": evaluation.nearest, "assumed": assumed},
-            remedy="" if not assumed else "Update eagle-parity, or check the rule against the engine's source.",
-            engine=str(evaluation.name),
+        yield from unknown_version(evaluation.resolved)
+
+
+def unknown_version(resolved: Resolved) -> Outcomes:
+    """Nothing where the version is known; else a warning, and a skip that blocks the verdict unless one was assumed."""
+    if resolved.nearest is None:
+        return
+    engine, name = resolved.engine, resolved.name
+    known = f"{engine.versions[0]} to {engine.versions[-1]}" if len(engine.versions) > 1 else engine.versions[0]
+    assumed = resolved.version is not None
+    judged = f"it was judged by the rules of {resolved.nearest}" if assumed else "it was not judged"
+    yield UNKNOWN_ENGINE_VERSION.finding(
+        f"{engine.title} {name.version} is not in the tables, which know {known}; {judged}.",
+        evidence={"known": list(engine.versions), "nearest": resolved.nearest, "assumed": assumed},
+        remedy="" if not assumed else "Update eagle-parity, or check the rule against the engine's source.",
+        engine=str(name),
+    )
+    if not assumed:
+        yield Skip(
+            check=NAME,
+            reason=f"{name}: no rules for this version; --assume-nearest judges it by {resolved.nearest}",
+            blocks_verdict=True,
         )
-        if not assumed:
-            yield Skip(
-                check=NAME,
-                reason=f"{evaluation.name}: no rules for this version; --assume-nearest judges it by"
-                f" {evaluation.nearest}",
-                blocks_verdict=True,
-            )
 
 
 CHECK = Check(

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from eagle_parity.checks.check import Check
 from eagle_parity.checks.engine_failure import failing
 from eagle_parity.findings import FC_WIDTH
-from eagle_parity.quoting import quoted
+from eagle_parity.quoting import plain
 from eagle_parity.results import Skip
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ def run(subject: ConfigSubject) -> Outcomes:
     if slots is None:
         if draft.fc_shape is None:
             why = draft.fc_source or "no weights lie beside the draft's config"
-            yield Skip(check=NAME, reason=f"fc's width isn't known: {quoted(why).strip(chr(34))}")
+            yield Skip(check=NAME, reason=f"fc's width isn't known: {plain(why)}")
         return
     if told:
         return

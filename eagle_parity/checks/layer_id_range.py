@@ -5,15 +5,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from eagle_parity.checks.check import Check
+from eagle_parity.checks.engine_failure import ids_without_a_layer
+from eagle_parity.engines.rules import readable_ids
 from eagle_parity.findings import LAYER_ID_OUT_OF_RANGE
 from eagle_parity.wiring import format_boundaries
 
 if TYPE_CHECKING:
     from eagle_parity.checks.check import Outcomes
     from eagle_parity.checks.config_subject import ConfigSubject
-
-SMALLEST_ID = -1
-"""The embedding where ids are layer outputs; nothing is below it in any convention."""
 
 
 def run(subject: ConfigSubject) -> Outcomes:
@@ -23,11 +22,10 @@ def run(subject: ConfigSubject) -> Outcomes:
     """
     for group, cause in subject.by_cause(LAYER_ID_OUT_OF_RANGE):
         served = group.first
-        wraps = "; ".join(
-            f"index {index} wraps around and boundary {boundary} is served" for index, boundary in served.wrapped
-        )
+        told = [f"index {index} wraps around and boundary {boundary} is served" for index, boundary in served.wrapped]
+        told += [f"no layer answers to {words}" for words in ids_without_a_layer(group)]
         yield LAYER_ID_OUT_OF_RANGE.finding(
-            f"{group.title} reads {served.key} {list(served.ids or ())}: {wraps}. It feeds"
+            f"{group.title} reads {served.key} {list(served.ids or ())}: {'; '.join(told)}. It feeds"
             f" {format_boundaries(served.boundaries)} without a word.",
             evidence=subject.evidence(group, cause),
             remedy=subject.advice(group),
@@ -36,8 +34,9 @@ def run(subject: ConfigSubject) -> Outcomes:
     if subject.read_by_an_engine:
         return
     layers = subject.target.num_layers
+    readable = readable_ids(layers)
     for entry in subject.stated:
-        outside = [n for n in entry.ids or () if not SMALLEST_ID <= n <= layers]
+        outside = [n for n in entry.ids or () if n not in readable]
         if outside:
             yield LAYER_ID_OUT_OF_RANGE.finding(
                 f"{entry.key} {list(entry.ids or ())}: {', '.join(map(str, outside))} is no layer of a target with"

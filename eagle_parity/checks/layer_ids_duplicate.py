@@ -7,12 +7,13 @@ from typing import TYPE_CHECKING
 from eagle_parity.checks.check import Check
 from eagle_parity.checks.engine_failure import failing
 from eagle_parity.findings import LAYER_IDS_DUPLICATE
+from eagle_parity.wiring import format_boundaries
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from eagle_parity.checks.check import Outcomes
-    from eagle_parity.checks.config_subject import ConfigSubject
+    from eagle_parity.checks.config_subject import ConfigSubject, Variants
 
 
 def run(subject: ConfigSubject) -> Outcomes:
@@ -21,7 +22,7 @@ def run(subject: ConfigSubject) -> Outcomes:
         served = group.first
         yield LAYER_IDS_DUPLICATE.finding(
             f"{served.key} names {_twice(served.ids or ())} more than once. {group.title} captures a layer once and"
-            f" {failing(group)}.",
+            f" {_ending(group)}.",
             evidence=subject.evidence(group, cause),
             remedy=subject.advice(group),
             engine=group.label,
@@ -34,6 +35,10 @@ def run(subject: ConfigSubject) -> Outcomes:
             yield LAYER_IDS_DUPLICATE.finding(
                 f"{entry.key} names {_twice(ids)} more than once.", evidence={"key": entry.key, "ids": list(ids)}
             )
+
+
+def _ending(group: Variants) -> str:
+    return f"feeds {format_boundaries(group.first.boundaries)}" if group.first.serves else failing(group)
 
 
 def _twice(ids: Sequence[int]) -> str:

@@ -53,6 +53,10 @@ def find_root_cause(
     difference = _compare(trained, served.boundaries)
     if trained is not None and difference is None:
         return None
+    if not served.default and len(served.boundaries) < len(served.asked):
+        # Nothing notices: what is fed is short of what the list names, whatever the head was trained on.
+        repeated = len(set(served.asked)) < len(served.asked)
+        return RootCause(findings.LAYER_IDS_DUPLICATE if repeated else findings.LAYER_ID_OUT_OF_RANGE, difference)
     if misplaced and served.default:
         return RootCause(findings.LAYER_IDS_IGNORED, difference)
     if served.wrapped:

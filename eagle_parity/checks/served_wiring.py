@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 
 NAME = "served-wiring"
 
+_LATE = " The embedding stands in front, and the trained features behind it arrive one slot late."
+
 
 def run(subject: ConfigSubject) -> Outcomes:
     """One error for each way in which an engine feeds something else than the head was trained on."""
@@ -38,9 +40,9 @@ def run(subject: ConfigSubject) -> Outcomes:
     for group, cause in subject.by_cause(LAYER_ID_CONVENTION, SPURIOUS_EMBEDDING, MISSING_EMBEDDING):
         difference = cause.difference
         slots = difference.slots if difference is not None else ()
-        embedding = cause.kind is SPURIOUS_EMBEDDING
+        late = cause.kind is SPURIOUS_EMBEDDING and difference is not None and difference.late_slots
         yield cause.kind.finding(
-            _message(subject, group) + (_late(subject, group) if embedding else ""),
+            _message(subject, group) + (_LATE if late else ""),
             evidence=subject.evidence(group, cause),
             remedy=subject.advice(group),
             slot=slots[0] if len(slots) == 1 else None,
@@ -70,14 +72,6 @@ def _how(served: Served) -> str:
     if served.key is None:
         return f"{verb} {wiring}, because eagle_config.use_aux_hidden_state is false"
     return f"reads {served.key} {list(served.ids or ())} and {verb} {wiring}"
-
-
-def _late(subject: ConfigSubject, group: Variants) -> str:
-    trained = subject.trained_slots or ()
-    rest = [b for b in group.first.boundaries if b != 0]
-    if rest and rest == list(trained[: len(rest)]):
-        return " The embedding stands in front, and the trained features behind it arrive one slot late."
-    return ""
 
 
 def _capital(text: str) -> str:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from eagle_parity.checks.check import Check
 from eagle_parity.engines.serving import Unjudged
 from eagle_parity.findings import UNSUPPORTED_TARGET
-from eagle_parity.quoting import evidence_value, quoted
+from eagle_parity.quoting import evidence_value
 from eagle_parity.results import Skip
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ def run(subject: ConfigSubject) -> Outcomes:
             yield Skip(check=NAME, reason=f"{evaluation.name}: {reason}", blocks_verdict=True)
     for group, _ in subject.by_cause(UNSUPPORTED_TARGET):
         reason = group.first.failure.words if group.first.failure else ""
-        named = quoted(subject.target.architectures[0]).strip('"') if subject.target.architectures else "this target"
+        named = subject.target.architecture or "this target"
         yield UNSUPPORTED_TARGET.finding(
             f"{group.title} can't serve EAGLE-3 on {named}: {reason}.",
             evidence={

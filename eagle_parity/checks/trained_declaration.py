@@ -6,14 +6,12 @@ from typing import TYPE_CHECKING
 
 from eagle_parity.checks.check import Check
 from eagle_parity.findings import MISDECLARED_WIRING
+from eagle_parity.hidden_states import LastStateRule
 from eagle_parity.wiring import format_boundaries
 
 if TYPE_CHECKING:
     from eagle_parity.checks.check import Outcomes
     from eagle_parity.checks.config_subject import ConfigSubject
-
-UNDECIDED = "undecided"
-"""``LastStateRule.UNDECIDED``, without the import: only whoever passes shards needs it."""
 
 
 def run(subject: ConfigSubject) -> Outcomes:
@@ -32,7 +30,7 @@ def run(subject: ConfigSubject) -> Outcomes:
             remedy="Leave the wrong one out; `eagle-parity diff-captures --reference` measures what the shards hold.",
         )
         return
-    allowed = {len(stated)} | ({len(stated) + 1} if shards.last_state == UNDECIDED else set())
+    allowed = {len(stated)} | ({len(stated) + 1} if shards.last_state is LastStateRule.UNDECIDED else set())
     if shards.slots not in allowed:
         yield MISDECLARED_WIRING.finding(
             f"The shards hold {shards.slots} slots, the wiring that was stated {format_boundaries(stated)} has"

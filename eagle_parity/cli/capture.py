@@ -171,6 +171,7 @@ def _parse_last_state(text: str | None) -> Boundary | None:
 
 def _conclude(capture: TransformersCapture, *, target: str, tokens_from: str, output: str) -> Result:
     from eagle_parity.results import Input, Skip, WiringSummary, conclude
+    from eagle_parity.targets import TARGET_FORMAT
 
     manifest = capture.manifest
     measurements: dict[str, Any] = {
@@ -191,7 +192,7 @@ def _conclude(capture: TransformersCapture, *, target: str, tokens_from: str, ou
         outcomes=[Skip(check=f"capture of {skip.name}", reason=skip.reason) for skip in capture.skipped],
         judged=True,  # a recording judges nothing: that it is complete is all that it can be asked
         inputs=[
-            Input(role="target", path=target, format="target", hidden_size=manifest.target.hidden_size),
+            Input(role="target", path=target, format=TARGET_FORMAT, hidden_size=manifest.target.hidden_size),
             Input(
                 role="tokens",
                 path=tokens_from,

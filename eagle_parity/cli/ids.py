@@ -31,6 +31,14 @@ def ids(
             "--engine", metavar="E", help="For which engines; without it, the newest known version of every one."
         ),
     ] = None,
+    draft: Annotated[
+        str | None,
+        typer.Option(
+            "--draft",
+            metavar="DRAFT",
+            help="The head to write the list for: a folder or config.json; without it, one of the Llama class.",
+        ),
+    ] = None,
     assume_nearest: AssumeNearestOption = False,
     format: FormatOption = Format.TERMINAL,  # noqa: A002  the option's name
     output: OutputOption = None,
@@ -45,8 +53,8 @@ def ids(
     Example: eagle-parity ids 3,31,59 --target ./kimi-k2.5 --engine sglang@0.5.12 --engine vllm@0.32.0
     """
     from eagle_parity.cli.finish import finish
+    from eagle_parity.drafts import read_draft
     from eagle_parity.engines import newest_engines, parse_engine
-    from eagle_parity.errors import UsageError
     from eagle_parity.ids_to_write import ids_to_write
     from eagle_parity.targets import read_target
     from eagle_parity.wiring import parse_boundaries
@@ -54,8 +62,6 @@ def ids(
     wanted = parse_boundaries(boundaries, option="BOUNDARIES")
     names = [parse_engine(text) for text in engine] if engine else list(newest_engines())
     model = read_target(target)
-    beyond = [b for b in wanted if isinstance(b, int) and b > model.num_layers]
-    if beyond:
-        raise UsageError(f"BOUNDARIES {boundaries!r}: {beyond[0]} is none of a target with {model.num_layers} layers")
-    result = ids_to_write(wanted, model, names, assume_nearest=assume_nearest, fail_on=fail_on)
+    head = None if draft is None else read_draft(draft)
+    result = ids_to_write(wanted, model, names, draft=head, assume_nearest=assume_nearest, fail_on=fail_on)
     return finish(result, format=format, output=output, fail_on=fail_on, quiet=quiet, color=color)

@@ -26,7 +26,11 @@ def parse_engine(text: str) -> EngineName:
     Raises:
         UsageError: the form, the engine, an option or a value isn't known; the message lists what is.
     """
-    return parse_engine_name(text, {engine.name: engine.options for engine in ENGINES})
+    return parse_engine_name(
+        text,
+        {engine.name: engine.options for engine in ENGINES},
+        {engine.name: engine.versions for engine in ENGINES},
+    )
 
 
 def newest_engines() -> tuple[EngineName, ...]:

@@ -1,52 +1,17 @@
-"""Engine names as users write them, ``sglang@0.5.12:embedding-capture=patched``, and their versions."""
+"""Engine names as users write them: ``sglang@0.5.12:embedding-capture=patched``."""
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING
 
 import msgspec
 
 from eagle_parity.errors import UsageError
 from eagle_parity.quoting import quoted
+from eagle_parity.versions import known_version, spell_version
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
-
-_VERSION = re.compile(r"v?(\d{1,6}(?:\.\d{1,6}){0,4})(?:[.-]?(post|rc|dev)(\d{1,6}))?")
-
-_STAGE = {"dev": -2, "rc": -1, "": 0, "post": 1}
-"""A pre-release comes before its release, a post-release after it."""
-
-_MAX_PARTS = 5
-
-VersionKey = tuple[tuple[int, ...], int, int]
-
-
-def version_key(version: str) -> VersionKey:
-    """Orders versions: 0.5.10 after 0.5.9, 0.5.12.post1 after 0.5.12, 0.5.12rc1 before it.
-
-    Raises:
-        UsageError: it is no version.
-    """
-    match = _VERSION.fullmatch(version)
-    if match is None:
-        raise UsageError(f"{quoted(version)} is no version; expected one such as 0.5.12 or 0.5.12.post1")
-    parts = [int(part) for part in match[1].split(".")]
-    parts += [0] * (_MAX_PARTS - len(parts))
-    return tuple(parts), _STAGE[match[2] or ""], int(match[3] or 0)
-
-
-def in_range(version: str, first: str, last: str) -> bool:
-    """Whether ``first <= version <= last``."""
-    return version_key(first) <= version_key(version) <= version_key(last)
-
-
-def nearest_version(version: str, known: Iterable[str]) -> str:
-    """The newest known version that isn't newer than this one; the oldest where all are newer."""
-    ordered = sorted(known, key=version_key)
-    not_newer = [v for v in ordered if version_key(v) <= version_key(version)]
-    return not_newer[-1] if not_newer else ordered[0]
 
 
 class EngineOption(msgspec.Struct, frozen=True):
@@ -68,7 +33,7 @@ class EngineName(msgspec.Struct, frozen=True):
 
     Attributes:
         engine: ``sglang``.
-        version: as written.
+        version: the known version that was meant, in the tables' spelling; else as written, without its build.
         options: by name, sorted; only those that were named.
     """
 
@@ -86,12 +51,15 @@ class EngineName(msgspec.Struct, frozen=True):
         return f"{self.label}:{named}" if named else self.label
 
 
-def parse_engine_name(text: str, options: Mapping[str, tuple[EngineOption, ...]]) -> EngineName:
+def parse_engine_name(
+    text: str, options: Mapping[str, tuple[EngineOption, ...]], versions: Mapping[str, Iterable[str]]
+) -> EngineName:
     """Reads ``engine@version[:option=value,...]``.
 
     Args:
         text: as given to ``--engine``.
         options: the options of every known engine.
+        versions: the versions of every known engine.
 
     Raises:
         UsageError: the form, the engine, an option or a value isn't known; the message lists what is.
@@ -104,7 +72,7 @@ def parse_engine_name(text: str, options: Mapping[str, tuple[EngineOption, ...]]
     if not at or not version:
         raise UsageError(f"--engine {quoted(text)}: no version; expected {engine}@VERSION, e.g. {engine}@0.5.12")
     try:
-        version_key(version)
+        spelt = known_version(version, versions[engine]) or spell_version(version)
     except UsageError as error:
         raise UsageError(f"--engine {quoted(text)}: {error}") from None
     chosen: dict[str, str] = {}
@@ -118,4 +86,4 @@ def parse_engine_name(text: str, options: Mapping[str, tuple[EngineOption, ...]]
             known = ", ".join(option.values)
             raise UsageError(f"--engine {quoted(text)}: {key} can't be {quoted(value)}; known: {known}")
         chosen[key] = value
-    return EngineName(engine, version.removeprefix("v"), tuple(sorted(chosen.items())))
+    return EngineName(engine, spelt, tuple(sorted(chosen.items())))

@@ -141,7 +141,8 @@ def _why_not(
     title = f"{engine.title} {name.version}"
     wanted = format_boundaries(trained)
     if closest is not None and closest.failure is not None:
-        return f"{title} can't serve {wanted} on this target: {closest.failure.words}; use another version or engine"
+        words = closest.failure.words + (f" ({closest.failure.remark})" if closest.failure.remark else "")
+        return f"{title} can't serve {wanted} on this target: {words}; use another version or engine"
     if not all(isinstance(b, int) for b in trained):
         return (
             f"{title} can't serve {wanted}: no id gives the state after the final norm as one of several slots; retrain"

@@ -9,14 +9,17 @@ An *index* is what a target class asks for: index i is the state before layer i,
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from enum import StrEnum
-from typing import Any
+from typing import Any, Protocol, TypeVar
 
 import msgspec
 
 from eagle_parity.drafts import Draft
 from eagle_parity.engines.engine import EngineOption
+from eagle_parity.targets import Target
+from eagle_parity.versions import in_range
+from eagle_parity.wiring import EMBEDDING
 
 
 class Setter(StrEnum):
@@ -26,6 +29,24 @@ class Setter(StrEnum):
     PLUS_ONE = "+1 to every id"
     PLUS_ONE_IF_FIRST_IS_ONE = "+1 to every id if the first id is 1, else as they are"
     AS_IS_IF_LAST_LAYER = "as they are if the greatest id is the number of layers, else +1 to every id"
+
+
+SHIFTS: Mapping[Setter, tuple[int, ...]] = {
+    Setter.AS_IS: (0,),
+    Setter.PLUS_ONE: (1,),
+    Setter.PLUS_ONE_IF_FIRST_IS_ONE: (0, 1),
+    Setter.AS_IS_IF_LAST_LAYER: (0, 1),
+}
+"""What each setter can add to an id."""
+
+
+def readable_ids(num_layers: int) -> range:
+    """The ids that are a layer, or the embedding, in some convention; no engine reads one outside as anything.
+
+    An index is at least that of the embedding and at most the number of layers, and a setter adds to an id what it can.
+    """
+    shifts = {shift for each in SHIFTS.values() for shift in each}
+    return range(EMBEDDING - max(shifts), num_layers - min(shifts) + 1)
 
 
 class AtEmbedding(StrEnum):
@@ -189,12 +210,23 @@ class KeyRule(msgspec.Struct, frozen=True):
     Attributes:
         steps: the places.
         list_required: whether a value that is no list is dropped for the default; else it goes to the setter as it is.
+        first, last: versions, inclusive.
         source: where it was read.
     """
 
     steps: tuple[KeyStep, ...]
     list_required: bool
+    first: str
+    last: str
     source: str
+
+
+class FcSkip(StrEnum):
+    """When a draft class hands on the states that it is given without putting them through fc."""
+
+    NEVER = "never"
+    WITHOUT_AUX = "where use_aux_hidden_state is false"
+    EQUAL_WIDTH = "where they are together as wide as the draft's own embedding"
 
 
 class WidthRule(msgspec.Struct, frozen=True):
@@ -204,13 +236,59 @@ class WidthRule(msgspec.Struct, frozen=True):
         draft_class: short name.
         keys: in order: a number counts as it is, a list by its length.
         fallback: where none of them is set.
+        first, last: versions, inclusive.
         source: where it was read.
+        skips: when fc isn't called.
+        skipped: the defect that shows where aux states go past fc.
     """
 
     draft_class: str
     keys: tuple[str, ...]
     fallback: int
+    first: str
+    last: str
     source: str
+    skips: FcSkip
+    skipped: Defect | None = None
+
+
+class BufferRule(msgspec.Struct, frozen=True):
+    """For how many slots an engine makes the buffer that feeds the draft's fc while CUDA graphs are captured.
+
+    Attributes:
+        keys: of the draft's config, in order, as for ``WidthRule``; none where the draft's config isn't looked at.
+        fallback: where none of them is set.
+        first, last: versions, inclusive.
+        source: where it was read.
+    """
+
+    keys: tuple[str, ...]
+    fallback: int
+    first: str
+    last: str
+    source: str
+
+
+class Ranged(Protocol):
+    """A rule that was read in a range of versions."""
+
+    @property
+    def first(self) -> str:
+        """The oldest version, inclusive."""
+        ...
+
+    @property
+    def last(self) -> str:
+        """The newest version, inclusive."""
+        ...
+
+
+Rule = TypeVar("Rule", bound=Ranged)
+
+
+def in_force(rules: Iterable[Rule], version: str) -> Rule | None:
+    """The rule that was read in this version; None where there is none: it isn't known, and nothing is guessed."""
+    return next((rule for rule in rules if in_range(version, rule.first, rule.last)), None)
 
 
 class Failure(msgspec.Struct, frozen=True):
@@ -262,17 +340,27 @@ class DraftSeen(msgspec.Struct, frozen=True):
 
     Attributes:
         config: the keys by the names under which the engine looks for them.
-        width: the rule by which the draft's class sizes fc.
-        uses_aux: False where the head is fed the target's final state instead of aux states.
+        width: the rule by which the draft's class sizes fc; None where none was read in this version.
+        uses_aux: False where the target hands over its final state instead of aux states.
+        declines_aux: whether ``use_aux_hidden_state`` is false for the draft's class.
+        buffer: how the engine sizes the buffer of its CUDA graphs, where that isn't the class's own width.
         renamed: file keys by the engine's name for them, where they differ.
         failure: why this draft doesn't load at all.
     """
 
     config: Mapping[str, Any]
-    width: WidthRule
+    width: WidthRule | None
     uses_aux: bool = True
+    declines_aux: bool = False
+    buffer: BufferRule | None = None
     renamed: Mapping[str, str] = {}
     failure: Failure | None = None
+
+
+class Unread(msgspec.Struct, frozen=True):
+    """An option does something to a target class that wasn't read: why, as part of a sentence."""
+
+    reason: str
 
 
 class Engine(msgspec.Struct, frozen=True, kw_only=True):
@@ -291,8 +379,10 @@ class Engine(msgspec.Struct, frozen=True, kw_only=True):
         classes: the rules of the target classes.
         no_setter: classes that it refuses.
         width_rules: how draft classes size fc, for the docs.
+        buffer_rules: how the engine sizes the buffers of its CUDA graphs, for the docs.
         see_draft: a draft and a version and options to what the engine sees of it.
-        adapt: what an option changes about a target class: the rule found for it (None: none) to the rule in force.
+        adapt: what an option changes about a target class: the rule found for it (None: none) to the rule in force;
+            None leaves the class to ``no_setter``, ``Unread`` says that nobody has read what the option does to it.
         spellings: the ways of writing that a remedy tries, best first: keys to ``IDS``, ``COUNT``, or a value.
     """
 
@@ -308,8 +398,9 @@ class Engine(msgspec.Struct, frozen=True, kw_only=True):
     no_setter: tuple[NoSetter, ...]
     width_rules: tuple[WidthRule, ...]
     see_draft: Callable[[Draft, str, Mapping[str, str]], DraftSeen]
-    adapt: Callable[[ClassRule | None, Mapping[str, str]], ClassRule | None]
+    adapt: Callable[[ClassRule | None, Mapping[str, str], Target], ClassRule | Unread | None]
     spellings: tuple[Mapping[str, object], ...]
+    buffer_rules: tuple[BufferRule, ...] = ()
 
     def runner(self, variant: Mapping[str, str]) -> str:
         """The key of ``key_rules`` and ``timings`` for a variant."""

@@ -7,10 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from eagle_parity.drafts import IdList, id_list, look_up
-from eagle_parity.engines.engine import EngineName, in_range
+from eagle_parity.drafts import Draft, IdList, id_list, look_up
+from eagle_parity.engines.engine import EngineName
 from eagle_parity.engines.rules import (
+    SHIFTS,
     AtEmbedding,
+    BufferRule,
     ClassRule,
     Defect,
     DefectWhen,
@@ -18,6 +20,7 @@ from eagle_parity.engines.rules import (
     Engine,
     Failure,
     FailureKind,
+    FcSkip,
     KeyRule,
     Malformed,
     Order,
@@ -26,18 +29,20 @@ from eagle_parity.engines.rules import (
     Shortfall,
     Taken,
     Timing,
+    Unread,
     WidthRule,
+    in_force,
 )
-from eagle_parity.quoting import quoted
+from eagle_parity.quoting import plain, quoted
 from eagle_parity.results import Outcome, ServedWiring
+from eagle_parity.targets import Target
+from eagle_parity.versions import in_range
 from eagle_parity.wiring import EMBEDDING, POST_NORM, BoundaryEntry
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from eagle_parity.drafts import Draft
     from eagle_parity.engines.rules import NoSetter
-    from eagle_parity.targets import Target
 
 
 class Unjudged(msgspec.Struct, frozen=True):
@@ -127,7 +132,9 @@ def serve(
     if isinstance(found, Unjudged):
         return found
     seen = engine.see_draft(draft, version, variant)
-    key_rule = engine.key_rules[engine.runner(variant)]
+    key_rule = in_force((engine.key_rules[engine.runner(variant)],), version)
+    if key_rule is None or (seen.width is None and seen.failure is None):
+        return Unjudged(f"the tables have no rule for how {engine.title} {version} reads a draft")
     reading = read_ids(seen, key_rule)
     ignored = tuple(
         entry for entry in draft.id_lists if entry.key != reading.key and not (entry.ids is not None and not entry.ids)
@@ -164,10 +171,12 @@ def serve(
             source=f"{engine.title} {version}, {source}",
         )
 
-    if seen.failure is not None:
+    if seen.failure is not None or seen.width is None:
         return served(seen.failure)
+    timing = engine.timings[engine.runner(variant)]
+    fit = Fit(seen, seen.width, draft, target, timing)
     if not seen.uses_aux:
-        return served(None, delivery=Delivery((POST_NORM,)))
+        return served(judge_width(fit, 1, 1), delivery=Delivery((POST_NORM,)))
     if not isinstance(found, ClassRule):
         return served(
             Failure(FailureKind.NO_SETTER, at_load=True, words=found.reason), unsupported=True, source=found.source
@@ -176,15 +185,13 @@ def serve(
     if isinstance(asked, Failure):
         return served(asked, source=found.source)
     delivery = deliver(found, asked, target.num_layers)
-    failure = judge_delivery(
-        found, asked, delivery, timing=engine.timings[engine.runner(variant)], seen=seen, draft=draft, target=target
-    )
+    failure = judge_delivery(found, asked, delivery, fit)
     return served(
         failure,
         asked=asked,
         delivery=delivery,
         source=found.source,
-        defects=_defects(found, delivery.boundaries, target.num_layers),
+        defects=_defects(found, delivery.boundaries, target.num_layers) + fit.defects(len(delivery.boundaries)),
     )
 
 
@@ -197,16 +204,17 @@ def find_class(
     if target.residual_streams > 1:
         return Unjudged("the target has several residual streams (hyper-connections): it has no boundaries")
     for architecture in target.architectures:
-        for refused in engine.no_setter:
-            if architecture in refused.architectures and in_range(version, refused.first, refused.last):
-                return refused
-        rule = next(
-            (r for r in engine.classes if architecture in r.architectures and in_range(version, r.first, r.last)), None
-        )
-        adapted = engine.adapt(rule, variant)
-        if adapted is not None:
+        rule = in_force((r for r in engine.classes if architecture in r.architectures), version)
+        # An option can take a class off the way on which it is refused.
+        adapted = engine.adapt(rule, variant, target)
+        if isinstance(adapted, Unread):
+            return Unjudged(f"{engine.title} {version}: {adapted.reason}")
+        if adapted is not None and in_range(version, adapted.first, adapted.last):
             return adapted
-    named = quoted(target.architectures[0]).strip('"')
+        refused = in_force((r for r in engine.no_setter if architecture in r.architectures), version)
+        if adapted is None and refused is not None:
+            return refused
+    named = plain(target.architectures[0])
     return Unjudged(f"the tables have no rule for the target class {named} in {engine.title} {version}")
 
 
@@ -300,14 +308,14 @@ def _malformed(words: str) -> Failure:
 
 
 def _setter_shift(setter: Setter, numbers: Sequence[object], num_layers: int) -> int:
-    if setter is Setter.PLUS_ONE:
-        return 1
+    shifts = SHIFTS[setter]
     if setter is Setter.PLUS_ONE_IF_FIRST_IS_ONE:
-        return 1 if numbers[:1] == [1] else 0
+        return max(shifts) if numbers[:1] == [1] else min(shifts)
     if setter is Setter.AS_IS_IF_LAST_LAYER:
         greatest = max((n for n in numbers if isinstance(n, int)), default=None)
-        return 0 if greatest == num_layers else 1
-    return 0
+        return min(shifts) if greatest == num_layers else max(shifts)
+    (shift,) = shifts
+    return shift
 
 
 class Delivery(msgspec.Struct, frozen=True):
@@ -347,27 +355,56 @@ def deliver(rule: ClassRule, asked: Sequence[int | None], num_layers: int) -> De
     return Delivery(tuple(unique), tuple(wrapped), lost)
 
 
-def judge_delivery(
-    rule: ClassRule,
-    asked: Sequence[int | None],
-    delivery: Delivery,
-    *,
-    timing: Timing,
-    seen: DraftSeen,
-    draft: Draft,
-    target: Target,
-) -> Failure | None:
+class Fit(msgspec.Struct, frozen=True):
+    """What the states that a target hands over have to fit.
+
+    Attributes:
+        seen: the draft as the engine sees it.
+        width: how its class sizes fc.
+        draft: the draft, for its own widths.
+        target: the target, for the width of a state.
+        timing: when failures show.
+    """
+
+    seen: DraftSeen
+    width: WidthRule
+    draft: Draft
+    target: Target
+    timing: Timing
+
+    @property
+    def built(self) -> int:
+        """For how many slots fc is built."""
+        return slots_built(self.seen, self.width)
+
+    def as_wide_as_the_draft(self, count: int) -> bool:
+        """Whether so many states are together as wide as the draft's embedding."""
+        return count * self.target.hidden_size == (self.draft.hidden_size or self.target.hidden_size)
+
+    def past_fc(self, count: int) -> bool:
+        """Whether the draft's class hands so many states on without calling fc."""
+        if self.width.skips is FcSkip.WITHOUT_AUX:
+            return self.seen.declines_aux
+        return self.width.skips is FcSkip.EQUAL_WIDTH and self.as_wide_as_the_draft(count)
+
+    def defects(self, count: int) -> tuple[Defect, ...]:
+        """The defect that shows where aux states go past fc and nothing notices."""
+        if self.width.skipped is None or not self.past_fc(count) or not self.as_wide_as_the_draft(count):
+            return ()
+        return (self.width.skipped,)
+
+
+def judge_delivery(rule: ClassRule, asked: Sequence[int | None], delivery: Delivery, fit: Fit) -> Failure | None:
     """Whether the states that are delivered fit what the forward and the draft's fc expect, first failure first."""
-    boundaries = delivery.boundaries
+    boundaries, timing = delivery.boundaries, fit.timing
     if delivery.lost is not None:
         error = "IndexError" if rule.outside is Outside.FLAGS_BY_INDEX else "KeyError"
         return Failure(
             FailureKind.OUT_OF_RANGE, at_load=True, words=f"{error} at load: index {delivery.lost} is no layer"
         )
-    built = slots_built(seen, seen.width)
-    stored = draft.fc_slots(target.hidden_size)
-    if stored is not None and stored != built:
-        words = f"fc is built for {built} slots ({seen.width.source}) and the weights hold one for {stored}"
+    stored = fit.draft.fc_slots(fit.target.hidden_size)
+    if stored is not None and stored != fit.built:
+        words = f"fc is built for {fit.built} slots ({fit.width.source}) and the weights hold one for {stored}"
         return Failure(FailureKind.WIDTH, at_load=True, words=f"shape error at load: {words}")
     if EMBEDDING in boundaries and rule.embedding is AtEmbedding.TYPE_ERROR:
         return Failure(
@@ -383,29 +420,58 @@ def judge_delivery(
             words="no state is captured at all, and the forward's result can't be unpacked",
             remark=timing.remark,
         )
-    count = f"{len(boundaries)} of {len(asked)}"
     if len(boundaries) < len(asked) and rule.shortfall is not Shortfall.DRAFT_FC:
         error = "AssertionError" if rule.shortfall is Shortfall.PACKER_ASSERT else "RuntimeError"
+        count = f"{len(boundaries)} of {len(asked)}"
         return Failure(
             FailureKind.MISSING_STATE,
             at_load=timing.shortfall,
             words=f"{error} in the target's forward: captured {count} aux hidden states",
             remark=timing.remark,
         )
-    if len(boundaries) != built:
-        dropped = len(boundaries) < len(asked)
-        said = f"{count} states are captured" if dropped else f"{len(boundaries)} states are captured"
+    return judge_width(fit, len(boundaries), len(asked))
+
+
+def judge_width(fit: Fit, count: int, asked: int) -> Failure | None:
+    """Whether ``count`` states of ``asked`` fit the draft's fc, or its layer where they go past fc."""
+    if fit.past_fc(count):
+        if not fit.as_wide_as_the_draft(count):
+            return Failure(
+                FailureKind.DRAFT,
+                at_load=fit.timing.shortfall,
+                words=f"use_aux_hidden_state is false, so the draft hands on what it gets without fc ({count} states"
+                f" of {fit.target.hidden_size}), which doesn't fit a layer of {fit.draft.hidden_size}"
+                f" ({fit.width.source})",
+                remark=fit.timing.remark,
+            )
+    elif count != fit.built:
+        given = f"{count} of {asked} states are captured" if count < asked else f"{count} states are captured"
+        if not fit.seen.uses_aux:
+            given = "the target hands over its final state alone (use_aux_hidden_state is false)"
         return Failure(
-            FailureKind.MISSING_STATE if dropped else FailureKind.WIDTH,
-            at_load=timing.shortfall,
-            words=f"shape error in the draft's fc: {said}, fc is built for {built} ({seen.width.source})",
-            remark=timing.remark,
+            FailureKind.MISSING_STATE if count < asked else FailureKind.WIDTH,
+            at_load=fit.timing.shortfall,
+            words=f"shape error in the draft's fc: {given}, fc is built for {fit.built} ({fit.width.source})",
+            remark=fit.timing.remark,
         )
-    return None
+    buffer = fit.seen.buffer
+    if buffer is None or not fit.seen.uses_aux:
+        return None
+    held = slots_built(fit.seen, buffer)
+    if held == fit.built or fit.past_fc(held):
+        return None
+    return Failure(
+        FailureKind.WIDTH,
+        at_load=True,
+        words=f"shape error while the draft-extend CUDA graphs are captured: their buffer holds {held} slots"
+        f" ({buffer.source}), fc is built for {fit.built}",
+        remark="which attention backends have these graphs depends on the release; with --disable-cuda-graph there are"
+        " none, and it serves",
+    )
 
 
-def slots_built(seen: DraftSeen, rule: WidthRule) -> int:
-    """For how many slots the draft's class builds fc."""
+def slots_built(seen: DraftSeen, rule: WidthRule | BufferRule) -> int:
+    """How many slots a rule makes of the draft's config."""
     for key in rule.keys:
         value = look_up(seen.config, key)
         if isinstance(value, bool):

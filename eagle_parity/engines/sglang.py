@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from eagle_parity.drafts import IDS, NESTED_IDS, SECTION
-from eagle_parity.engines.engine import EngineOption, in_range
+from eagle_parity.engines.engine import EngineOption
 from eagle_parity.engines.rules import (
     AtEmbedding,
+    BufferRule,
     ClassRule,
     Defect,
     DefectWhen,
@@ -21,6 +22,7 @@ from eagle_parity.engines.rules import (
     Engine,
     Failure,
     FailureKind,
+    FcSkip,
     KeyRule,
     KeyStep,
     Malformed,
@@ -33,12 +35,15 @@ from eagle_parity.engines.rules import (
     Taken,
     Timing,
     WidthRule,
+    in_force,
 )
+from eagle_parity.versions import in_range
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from eagle_parity.drafts import Draft
+    from eagle_parity.targets import Target
 
 VERSIONS = (
     "0.5.8",
@@ -63,8 +68,7 @@ VERSIONS = (
     "0.5.22",
     "0.5.23",
 )
-FIRST = VERSIONS[0]
-NEWEST = VERSIONS[-1]
+"""The releases whose wheels were read. Rules name their last release themselves, so that one more here has none."""
 
 EMBEDDING_CAPTURE = EngineOption(
     "embedding-capture",
@@ -76,6 +80,8 @@ EMBEDDING_CAPTURE = EngineOption(
 KEYS = KeyRule(
     (KeyStep(NESTED_IDS, Taken.NOT_NULL),),
     list_required=False,
+    first="0.5.8",
+    last="0.5.23",
     source="model_executor/model_runner_components/spec_aux_hidden_state.py:184-196 (0.5.23);"
     " model_executor/model_runner.py:428-441 (0.5.12)",
 )
@@ -130,10 +136,21 @@ EMBEDDING_ALIAS = Defect(
 )
 EXPERT_GATHER = Defect(
     "expert-parallel-gather",
-    "With DeepEP or Mooncake, layers behind the dense ones gather over a group that changed in 0.5.10",
+    "With DeepEP or Mooncake, states of layers behind the dense ones are gathered before they are handed over: across"
+    " all tensor-parallel ranks until 0.5.9, across those of the attention from 0.5.10 on (from reading the code)",
     "upgrade SGLang to 0.5.14 or newer, or compare a capture of every rank",
     DefectWhen.ALWAYS,
-    "models/deepseek_v2.py:2703 (0.5.8)",
+    "models/deepseek_v2.py:2702 (0.5.8), :2053 (0.5.10), :2447 (0.5.13); gone in 0.5.14",
+)
+FC_SKIPPED = Defect(
+    "fc-skipped",
+    "One state that is as wide as the draft's embedding goes past fc into the head's layer without a word; where"
+    " draft-extend CUDA graphs of another width are in use, their buffer isn't filled and keeps what it held (from"
+    " reading the code)",
+    "serve as many layers as the head was trained on, and two at least",
+    DefectWhen.ALWAYS,
+    "models/llama_eagle3.py:162 (0.5.8), :218 (0.5.12), :238 (0.5.23); speculative/"
+    "eagle_draft_extend_cuda_graph_runner.py:471-477 (0.5.12)",
 )
 
 _LLAMA = (
@@ -149,9 +166,10 @@ _DEEPSEEK = (
     "DeepseekV2ForCausalLM",
     "DeepseekV3ForCausalLM",
     "DeepseekV32ForCausalLM",
-    "GlmMoeDsaForCausalLM",
     "MistralLarge3ForCausalLM",
 )
+_GLM_DSA = ("GlmMoeDsaForCausalLM",)
+_DEEPSEEK_V4 = ("DeepseekV4ForCausalLM",)
 _KIMI = ("KimiK25ForConditionalGeneration",)
 _GLM_LITE = ("Glm4MoeLiteForCausalLM",)
 
@@ -192,12 +210,12 @@ def _deepseek(  # Kimi's wrapper hands everything to the DeepSeek class
     *defects: Defect,
     shortfall: Shortfall = Shortfall.DRAFT_FC,
     kimi_from: str | None = None,
-    others: tuple[str, ...] = (),
-) -> tuple[ClassRule, ClassRule]:
+    glm_dsa_from: str | None = None,
+) -> tuple[ClassRule, ...]:
     malformed = Malformed.TYPE_ERROR if setter is Setter.PLUS_ONE else Malformed.NEVER_MATCHES
     rule = ClassRule(
         family="deepseek",
-        architectures=_DEEPSEEK + others,
+        architectures=_DEEPSEEK,
         first=versions[0],
         last=versions[1],
         setter=setter,
@@ -215,7 +233,8 @@ def _deepseek(  # Kimi's wrapper hands everything to the DeepSeek class
         first=kimi_from or versions[0],
         source=Source("models/kimi_k25.py", lines[1], versions[1]),
     )
-    return rule, kimi
+    glm_dsa = replace(rule, architectures=_GLM_DSA, first=glm_dsa_from or versions[0])
+    return rule, glm_dsa, kimi
 
 
 CLASSES: tuple[ClassRule, ...] = (
@@ -235,7 +254,7 @@ CLASSES: tuple[ClassRule, ...] = (
         Source("models/llama.py", "889, 440", "0.5.21"),
     ),
     _plus_one(
-        "llama", _LLAMA, ("0.5.22", NEWEST), AtEmbedding.DELIVERS, Source("models/llama.py", "929, 492", "0.5.23")
+        "llama", _LLAMA, ("0.5.22", "0.5.23"), AtEmbedding.DELIVERS, Source("models/llama.py", "929, 492", "0.5.23")
     ),
     _plus_one(
         "llama4",
@@ -255,7 +274,7 @@ CLASSES: tuple[ClassRule, ...] = (
     _plus_one(
         "llama4",
         ("Llama4ForCausalLM", "Llama4ForConditionalGeneration"),
-        ("0.5.21", NEWEST),
+        ("0.5.21", "0.5.23"),
         AtEmbedding.DELIVERS,
         Source("models/llama4.py", "530, setter in llama.py:929", "0.5.23"),
     ),
@@ -279,7 +298,7 @@ CLASSES: tuple[ClassRule, ...] = (
     _plus_one(
         "qwen2",
         ("Qwen2ForCausalLM", "Qwen2_5_VLForConditionalGeneration", "Qwen3ForCausalLM"),
-        ("0.5.21", NEWEST),
+        ("0.5.21", "0.5.23"),
         AtEmbedding.DELIVERS,
         Source("models/qwen2.py", "781, 462; qwen3.py:778, 530; qwen2_5_vl.py:990", "0.5.23"),
     ),
@@ -294,13 +313,13 @@ CLASSES: tuple[ClassRule, ...] = (
     _flags(
         "qwen-moe",
         ("Qwen2MoeForCausalLM", "Qwen3MoeForCausalLM"),
-        ("0.5.11", NEWEST),
+        ("0.5.11", "0.5.23"),
         Source("models/qwen2_moe.py", "1418, 1201; qwen3_moe.py:1128", "0.5.23"),
     ),
     _flags(
         "qwen-moe",
         ("MellumForCausalLM",),
-        ("0.5.16", NEWEST),
+        ("0.5.16", "0.5.23"),
         Source("models/qwen3_moe.py", "1128; qwen2_moe.py:1201", "0.5.23"),
     ),
     _flags(
@@ -314,7 +333,7 @@ CLASSES: tuple[ClassRule, ...] = (
     _flags(
         "qwen3-next",
         ("Qwen3NextForCausalLM",),
-        ("0.5.11", NEWEST),
+        ("0.5.11", "0.5.23"),
         Source("models/qwen3_next.py", "1286, 992", "0.5.23"),
     ),
     *_deepseek(
@@ -326,7 +345,7 @@ CLASSES: tuple[ClassRule, ...] = (
         PARTIAL_SUMS_DEEPSEEK,
         EXPERT_GATHER,
         kimi_from="0.5.10",
-        others=_GLM_LITE,
+        glm_dsa_from="0.5.9",
     ),
     *_deepseek(
         ("0.5.11", "0.5.12.post1"),
@@ -334,7 +353,7 @@ CLASSES: tuple[ClassRule, ...] = (
         AtEmbedding.TYPE_ERROR,
         ("2529, 2275", "799, capture in deepseek_v2.py:2275"),
         PARTIAL_SUMS_DEEPSEEK,
-        others=_GLM_LITE,
+        EXPERT_GATHER,
     ),
     *_deepseek(
         ("0.5.13", "0.5.13.post1"),
@@ -342,6 +361,7 @@ CLASSES: tuple[ClassRule, ...] = (
         AtEmbedding.TYPE_ERROR,
         ("2740, 2446", "834, capture in deepseek_v2.py:2446"),
         PARTIAL_SUMS_DEEPSEEK,
+        EXPERT_GATHER,
     ),
     *_deepseek(
         ("0.5.14", "0.5.16"),
@@ -357,11 +377,30 @@ CLASSES: tuple[ClassRule, ...] = (
         shortfall=Shortfall.PACKER_ASSERT,
     ),
     *_deepseek(
-        ("0.5.20", NEWEST),
+        ("0.5.20", "0.5.23"),
         Setter.PLUS_ONE_IF_FIRST_IS_ONE,
         AtEmbedding.DELIVERS,
         ("3458, 3194", "928, capture in deepseek_v2.py:3194"),
         shortfall=Shortfall.PACKER_ERROR,
+    ),
+    _plus_one(
+        "glm4-moe-lite",
+        _GLM_LITE,
+        ("0.5.8", "0.5.10.post1"),
+        AtEmbedding.TYPE_ERROR,
+        Source("models/deepseek_v2.py", "2295, 2052, inherited by glm4_moe_lite.py", "0.5.10.post1"),
+        VERIFY_GRAPHS,
+        PARTIAL_SUMS_LATER,
+        EXPERT_GATHER,
+    ),
+    _plus_one(
+        "glm4-moe-lite",
+        _GLM_LITE,
+        ("0.5.11", "0.5.12.post1"),
+        AtEmbedding.TYPE_ERROR,
+        Source("models/deepseek_v2.py", "2529, 2275, inherited by glm4_moe_lite.py", "0.5.12.post1"),
+        PARTIAL_SUMS_LATER,
+        EXPERT_GATHER,
     ),
     ClassRule(
         family="glm4-moe-lite",
@@ -379,7 +418,7 @@ CLASSES: tuple[ClassRule, ...] = (
         family="glm4-moe-lite",
         architectures=_GLM_LITE,
         first="0.5.21",
-        last=NEWEST,
+        last="0.5.23",
         setter=Setter.PLUS_ONE_IF_FIRST_IS_ONE,
         embedding=AtEmbedding.DELIVERS,
         reaches_last=False,
@@ -418,7 +457,7 @@ CLASSES: tuple[ClassRule, ...] = (
         family="gpt-oss",
         architectures=("GptOssForCausalLM",),
         first="0.5.21",
-        last=NEWEST,
+        last="0.5.23",
         setter=Setter.AS_IS_IF_LAST_LAYER,
         embedding=AtEmbedding.DELIVERS,
         reaches_last=True,
@@ -428,72 +467,123 @@ CLASSES: tuple[ClassRule, ...] = (
 
 _NO_CLASS = "the class does not exist in this release"
 _NO_ATTRIBUTE = "AttributeError at load: the class has no set_eagle3_layers_to_capture"
+_NOT_IMPLEMENTED = "ValueError at load: the model does not implement set_eagle3_layers_to_capture"
+_WITHOUT_SETTER = ("Mistral3ForConditionalGeneration", "NemotronHForCausalLM", "KimiLinearForCausalLM")
+_REFUSED_AT = "model_executor/model_runner_components/attention_backend_setup.py:55-60 (0.5.23)"
 
 NO_SETTER: tuple[NoSetter, ...] = (
-    NoSetter(_KIMI, "0.5.8", "0.5.8.post1", _NO_CLASS, "models/ (0.5.8)"),
+    NoSetter(_KIMI, "0.5.8", "0.5.8.post1", _NO_CLASS, "models/ (0.5.8) has no kimi_k25.py"),
     NoSetter(_KIMI, "0.5.9", "0.5.9", _NO_ATTRIBUTE, "models/kimi_k25.py (0.5.9)"),
-    NoSetter(("GlmMoeDsaForCausalLM",), "0.5.8", "0.5.8.post1", _NO_CLASS, "models/ (0.5.8)"),
+    NoSetter(_GLM_DSA, "0.5.8", "0.5.8.post1", _NO_CLASS, "models/glm4_moe.py (0.5.8)"),
     NoSetter(("Qwen3NextForCausalLM",), "0.5.8", "0.5.8.post1", _NO_ATTRIBUTE, "models/qwen3_next.py (0.5.8)"),
     NoSetter(
-        ("Mistral3ForConditionalGeneration", "DeepseekV4ForCausalLM", "NemotronHForCausalLM", "KimiLinearForCausalLM"),
-        FIRST,
+        _WITHOUT_SETTER,
+        "0.5.8",
         "0.5.22",
         _NO_ATTRIBUTE,
-        "models/ (0.5.22)",
+        "models/mistral.py, models/nemotron_h.py, models/kimi_linear.py (0.5.22)",
     ),
-    NoSetter(
-        ("Mistral3ForConditionalGeneration", "DeepseekV4ForCausalLM", "NemotronHForCausalLM", "KimiLinearForCausalLM"),
-        NEWEST,
-        NEWEST,
-        "ValueError at load: the model does not implement set_eagle3_layers_to_capture",
-        "model_executor/model_runner_components/attention_backend_setup.py:55-60 (0.5.23)",
-    ),
+    NoSetter(_WITHOUT_SETTER, "0.5.23", "0.5.23", _NOT_IMPLEMENTED, _REFUSED_AT),
+    NoSetter(_DEEPSEEK_V4, "0.5.8", "0.5.11", _NO_CLASS, "models/ (0.5.11) has no deepseek_v4.py"),
+    NoSetter(_DEEPSEEK_V4, "0.5.12", "0.5.22", _NO_ATTRIBUTE, "models/deepseek_v4.py (0.5.22)"),
+    NoSetter(_DEEPSEEK_V4, "0.5.23", "0.5.23", _NOT_IMPLEMENTED, _REFUSED_AT),
 )
 
-LLAMA_WIDTH_FIXED = WidthRule("llama-eagle3", (), 3, "models/llama_eagle3.py:135 (0.5.8 to 0.5.11)")
-LLAMA_WIDTH = WidthRule(
-    "llama-eagle3", ("num_aux_hidden_states", NESTED_IDS), 3, "models/llama_eagle3.py:148-156 (0.5.12 to 0.5.23)"
+LLAMA_WIDTHS = (
+    WidthRule(
+        "llama-eagle3",
+        (),
+        3,
+        "0.5.8",
+        "0.5.11",
+        "models/llama_eagle3.py:135 (0.5.8 to 0.5.11)",
+        FcSkip.EQUAL_WIDTH,
+        FC_SKIPPED,
+    ),
+    WidthRule(
+        "llama-eagle3",
+        ("num_aux_hidden_states", NESTED_IDS),
+        3,
+        "0.5.12",
+        "0.5.23",
+        "models/llama_eagle3.py:148-156 (0.5.12 to 0.5.23)",
+        FcSkip.EQUAL_WIDTH,
+        FC_SKIPPED,
+    ),
 )
-DEEPSEEK_WIDTH = WidthRule(
-    "deepseek-eagle3", (NESTED_IDS, IDS), 3, "models/kimi_k25_eagle3.py:47-58 (0.5.12 to 0.5.23)"
+DEEPSEEK_WIDTHS = (
+    WidthRule(
+        "deepseek-eagle3",
+        (NESTED_IDS, IDS),
+        3,
+        "0.5.12",
+        "0.5.23",
+        "models/kimi_k25_eagle3.py:47-58 (0.5.12 to 0.5.23)",
+        FcSkip.EQUAL_WIDTH,
+        FC_SKIPPED,
+    ),
+)
+BUFFERS = (
+    BufferRule((), 3, "0.5.8", "0.5.11", "speculative/eagle_draft_extend_cuda_graph_runner.py:105-125 (0.5.8)"),
+    BufferRule(
+        (),
+        3,
+        "0.5.12",
+        "0.5.14",
+        "speculative/eagle_info.py:877-901 (0.5.12), :372 (0.5.14): looked up in the target's config, where no draft"
+        " states it",
+    ),
+    BufferRule(
+        ("num_aux_hidden_states", NESTED_IDS, IDS),
+        3,
+        "0.5.15",
+        "0.5.23",
+        "speculative/eagle_utils.py:407-440 (0.5.15), :237 (0.5.23)",
+    ),
 )
 _DEEPSEEK_DRAFT = "Eagle3DeepseekV2ForCausalLM"
-_DEEPSEEK_DRAFT_SINCE = "0.5.12"
-_VARIABLE_WIDTH_SINCE = "0.5.12"
-_NULL_SECTION_UNTIL = "0.5.14"
+_DEEPSEEK_DRAFT_ABSENT = ("0.5.8", "0.5.11")
+_NULL_SECTION_FAILS = ("0.5.8", "0.5.14")
+_SECTION_IS_READ_BY_THE_DRAFT = ("0.5.12", "0.5.23")
 
 
 def see_draft(draft: Draft, version: str, variant: Mapping[str, str]) -> DraftSeen:  # noqa: ARG001  an Engine's form
     """The draft as SGLang sees it: the raw config, whatever trainer wrote it."""
     section = draft.config.get(SECTION)
-    recent = in_range(version, _VARIABLE_WIDTH_SINCE, NEWEST)
-    width = LLAMA_WIDTH if recent else LLAMA_WIDTH_FIXED
     failure = None
+    widths: tuple[WidthRule, ...] = LLAMA_WIDTHS
     if _DEEPSEEK_DRAFT in draft.architectures[:1]:
-        width = DEEPSEEK_WIDTH
-        if not in_range(version, _DEEPSEEK_DRAFT_SINCE, NEWEST):
+        widths = DEEPSEEK_WIDTHS
+        if in_range(version, *_DEEPSEEK_DRAFT_ABSENT):
             failure = Failure(
                 FailureKind.DRAFT,
                 at_load=True,
                 words=f"the draft class {_DEEPSEEK_DRAFT} is not in this release (from 0.5.12 on)",
             )
-    if SECTION in draft.config and section is None and in_range(version, FIRST, _NULL_SECTION_UNTIL):
+    if SECTION in draft.config and section is None and in_range(version, *_NULL_SECTION_FAILS):
         failure = Failure(
             FailureKind.DRAFT,
             at_load=True,
             words="AttributeError in the draft worker: eagle_config is null (eagle_worker.py:191)",
         )
-    elif section and not isinstance(section, dict) and recent:
+    elif section and not isinstance(section, dict) and in_range(version, *_SECTION_IS_READ_BY_THE_DRAFT):
         failure = Failure(
             FailureKind.DRAFT,
             at_load=True,
             words="AttributeError in llama_eagle3.py: eagle_config is no object and has no get",
         )
     uses_aux = bool(section.get("use_aux_hidden_state", True)) if isinstance(section, dict) else True
-    return DraftSeen(draft.config, width, uses_aux=uses_aux, failure=failure)
+    return DraftSeen(
+        draft.config,
+        in_force(widths, version),
+        uses_aux=uses_aux,
+        declines_aux=not uses_aux,
+        buffer=in_force(BUFFERS, version),
+        failure=failure,
+    )
 
 
-def adapt(rule: ClassRule | None, variant: Mapping[str, str]) -> ClassRule | None:
+def adapt(rule: ClassRule | None, variant: Mapping[str, str], target: Target) -> ClassRule | None:  # noqa: ARG001  an Engine's form
     """A patched build delivers the embedding, cloned, wherever a stock one does not."""
     if rule is None or variant.get(EMBEDDING_CAPTURE.name) != "patched":
         return rule
@@ -514,7 +604,8 @@ SGLANG = Engine(
     timings={"": FIRST_FORWARD},
     classes=CLASSES,
     no_setter=NO_SETTER,
-    width_rules=(LLAMA_WIDTH_FIXED, LLAMA_WIDTH, DEEPSEEK_WIDTH),
+    width_rules=(*LLAMA_WIDTHS, *DEEPSEEK_WIDTHS),
+    buffer_rules=BUFFERS,
     see_draft=see_draft,
     adapt=adapt,
     spellings=(

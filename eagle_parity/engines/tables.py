@@ -8,7 +8,7 @@ from eagle_parity.engines import ENGINES
 from eagle_parity.engines.rules import AtEmbedding, Outside
 
 if TYPE_CHECKING:
-    from eagle_parity.engines.rules import ClassRule, Engine
+    from eagle_parity.engines.rules import BufferRule, ClassRule, Engine, WidthRule
 
 
 def engine_tables() -> dict[str, Any]:
@@ -44,12 +44,24 @@ def engine_tables() -> dict[str, Any]:
         "widths": [
             {
                 "engine": engine.name,
+                "versions": _span(rule.first, rule.last),
                 "draft_class": rule.draft_class,
-                "slots": ", else ".join([*rule.keys, str(rule.fallback)]),
+                "slots": _slots(rule),
+                "past_fc": rule.skips.value,
                 "source": rule.source,
             }
             for engine in ENGINES
             for rule in engine.width_rules
+        ],
+        "buffers": [
+            {
+                "engine": engine.name,
+                "versions": _span(rule.first, rule.last),
+                "slots": _slots(rule),
+                "source": rule.source,
+            }
+            for engine in ENGINES
+            for rule in engine.buffer_rules
         ],
         "defects": [
             {
@@ -64,6 +76,20 @@ def engine_tables() -> dict[str, Any]:
             for engine in ENGINES
             for rule in engine.classes
             for defect in rule.defects
+        ]
+        + [
+            {
+                "engine": engine.name,
+                "versions": _span(rule.first, rule.last),
+                "classes": f"drafts: {rule.draft_class}",
+                "defect": rule.skipped.name,
+                "summary": rule.skipped.summary,
+                "when": f"one aux state goes past fc, {rule.skips.value}",
+                "source": rule.skipped.source,
+            }
+            for engine in ENGINES
+            for rule in engine.width_rules
+            if rule.skipped is not None
         ],
     }
 
@@ -72,6 +98,7 @@ def _key_rows(engine: Engine) -> list[dict[str, Any]]:
     return [
         {
             "engine": engine.name,
+            "versions": _span(rule.first, rule.last),
             "variant": f"{engine.runner_option}={runner}" if runner else "",
             "order": position,
             "key": step.key,
@@ -102,6 +129,10 @@ def _class_row(engine: Engine, rule: ClassRule) -> dict[str, Any]:
         "missing_state": rule.shortfall.value,
         "source": str(rule.source),
     }
+
+
+def _slots(rule: WidthRule | BufferRule) -> str:
+    return ", else ".join([*rule.keys, str(rule.fallback)])
 
 
 def _span(first: str, last: str) -> str:

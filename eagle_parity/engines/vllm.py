@@ -17,10 +17,13 @@ from eagle_parity.engines.engine import EngineOption
 from eagle_parity.engines.rules import (
     AtEmbedding,
     ClassRule,
+    Defect,
+    DefectWhen,
     DraftSeen,
     Engine,
     Failure,
     FailureKind,
+    FcSkip,
     KeyRule,
     KeyStep,
     Malformed,
@@ -32,15 +35,19 @@ from eagle_parity.engines.rules import (
     Source,
     Taken,
     Timing,
+    Unread,
     WidthRule,
+    in_force,
 )
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from eagle_parity.drafts import Draft
+    from eagle_parity.targets import Target
 
-NEWEST = "0.32.0"
+VERSIONS = ("0.32.0",)
+"""The releases that were read. Rules name their last release themselves, so that one more here has none."""
 
 RUNNER = EngineOption(
     "runner",
@@ -61,6 +68,8 @@ KEYS_V1 = KeyRule(
         KeyStep("dflash_config.target_layer_ids", shift=1),
     ),
     list_required=True,
+    first="0.32.0",
+    last="0.32.0",
     source="v1/worker/gpu_model_runner.py:5251-5285",
 )
 KEYS_V2 = KeyRule(
@@ -73,6 +82,8 @@ KEYS_V2 = KeyRule(
         KeyStep(f"{SECTION}.layer_ids"),
     ),
     list_required=True,
+    first="0.32.0",
+    last="0.32.0",
     source="v1/worker/gpu/spec_decode/eagle/eagle3_utils.py:100-137",
 )
 
@@ -177,37 +188,37 @@ _TRANSFORMERS = (
 ORDINARY = ClassRule(
     family="tap-after-layer",
     architectures=_ORDINARY,
-    first=NEWEST,
-    last=NEWEST,
+    first="0.32.0",
+    last="0.32.0",
     setter=Setter.AS_IS,
     embedding=AtEmbedding.DELIVERS,
     reaches_last=True,
     malformed=Malformed.UNSORTABLE,
-    source=Source("model_executor/models/interfaces.py", "1577-1620; llama.py:428-441", NEWEST),
+    source=Source("model_executor/models/interfaces.py", "1577-1620; llama.py:428-441", "0.32.0"),
 )
 DEEPSEEK = ClassRule(
     family="deepseek",
     architectures=_DEEPSEEK,
-    first=NEWEST,
-    last=NEWEST,
+    first="0.32.0",
+    last="0.32.0",
     setter=Setter.AS_IS,
     embedding=AtEmbedding.TYPE_ERROR,
     reaches_last=True,
     malformed=Malformed.NEVER_MATCHES,
-    source=Source("model_executor/models/deepseek_v2.py", "1561-1571, 1586, 1955; kimi_k25.py:470", NEWEST),
+    source=Source("model_executor/models/deepseek_v2.py", "1561-1571, 1586, 1955; kimi_k25.py:470", "0.32.0"),
 )
 TRANSFORMERS_BACKEND = ClassRule(
     family="transformers-backend",
     architectures=_TRANSFORMERS,
-    first=NEWEST,
-    last=NEWEST,
+    first="0.32.0",
+    last="0.32.0",
     setter=Setter.AS_IS,
     embedding=AtEmbedding.LOOKUP_ERROR,
     reaches_last=True,
     outside=Outside.LOOKUP_ERROR,
     order=Order.LISTED,
     malformed=Malformed.TYPE_ERROR,
-    source=Source("model_executor/models/transformers/base.py", "828-848; registry.py:709-743", NEWEST),
+    source=Source("model_executor/models/transformers/base.py", "828-848; registry.py:709-743", "0.32.0"),
 )
 CLASSES = (
     ORDINARY,
@@ -215,7 +226,7 @@ CLASSES = (
         ORDINARY,
         architectures=_ORDINARY_RAW_SETTER,
         malformed=Malformed.NEVER_MATCHES,
-        source=Source("model_executor/models/qwen3_5.py", "366; interfaces.py:1601", NEWEST),
+        source=Source("model_executor/models/qwen3_5.py", "366; interfaces.py:1601", "0.32.0"),
     ),
     DEEPSEEK,
     TRANSFORMERS_BACKEND,
@@ -248,8 +259,8 @@ NO_SETTER = (
             "Qwen4ExpForCausalLM",
             "SarvamMoEForCausalLM",
         ),
-        NEWEST,
-        NEWEST,
+        "0.32.0",
+        "0.32.0",
         "RuntimeError at load: Model does not support EAGLE3 interface",
         "v1/worker/gpu_model_runner.py:5234; v1/worker/gpu/spec_decode/eagle/eagle3_utils.py:19",
     ),
@@ -259,24 +270,50 @@ NO_SETTER = (
             "Exaone4_5_ForConditionalGeneration",
             "Qwen4ExpForConditionalGeneration",
         ),
-        NEWEST,
-        NEWEST,
+        "0.32.0",
+        "0.32.0",
         "AssertionError at load: Model instance must inherit from EagleModelMixin",
         "model_executor/models/interfaces.py:1706-1709",
     ),
 )
 
+FC_SKIPPED = Defect(
+    "fc-skipped",
+    "The V2 runner captures aux states although use_aux_hidden_state is false, and the draft hands the only one on"
+    " without fc, in place of the final state (from reading the code)",
+    "use the V1 runner for a head without aux states; for one with them, set use_aux_hidden_state to true",
+    DefectWhen.ALWAYS,
+    "v1/worker/gpu/model_runner.py:300-307, model_executor/models/llama_eagle3.py:401",
+)
+
 LLAMA_WIDTH = WidthRule(
-    "llama-eagle3", ("num_aux_hidden_states", NESTED_IDS), 3, "model_executor/models/llama_eagle3.py:210-216"
+    "llama-eagle3",
+    ("num_aux_hidden_states", NESTED_IDS),
+    3,
+    "0.32.0",
+    "0.32.0",
+    "model_executor/models/llama_eagle3.py:210-216",
+    FcSkip.WITHOUT_AUX,
+    FC_SKIPPED,
 )
 QWEN3_WIDTH = WidthRule(
     "qwen3-eagle3",
     ("num_aux_layers", "num_aux_hidden_states", IDS, NESTED_IDS),
     3,
+    "0.32.0",
+    "0.32.0",
     "model_executor/models/qwen3_eagle3.py:202-209",
+    FcSkip.WITHOUT_AUX,
+    FC_SKIPPED,
 )
 DEEPSEEK_WIDTH = WidthRule(
-    "deepseek-eagle3", ("num_aux_hidden_states", NESTED_IDS), 3, "model_executor/models/deepseek_eagle3.py:189-193"
+    "deepseek-eagle3",
+    ("num_aux_hidden_states", NESTED_IDS),
+    3,
+    "0.32.0",
+    "0.32.0",
+    "model_executor/models/deepseek_eagle3.py:189-193, fc in any case: 357-368",
+    FcSkip.NEVER,
 )
 
 _DRAFT_CLASSES = {
@@ -298,10 +335,10 @@ _REWRITTEN_TO_MTP = ("deepseek_v3", "deepseek_v32", "glm_moe_dsa")
 """config/speculative.py:679-694 turns drafts of these types into DeepSeekMTPModel before EAGLE-3 is looked at."""
 
 
-def see_draft(draft: Draft, version: str, variant: Mapping[str, str]) -> DraftSeen:  # noqa: ARG001  an Engine's form
+def see_draft(draft: Draft, version: str, variant: Mapping[str, str]) -> DraftSeen:
     """The draft as vLLM sees it: speculators' form is unfolded, any other is taken key by key."""
     if draft.dialect is Dialect.SPECULATORS and draft.model_type in {"", "speculators"}:
-        return _see_speculators(draft, variant)
+        return _see_speculators(draft, version, variant)
     name, failure = _native_class(draft)
     config = draft.config
     section = config.get(SECTION)
@@ -313,7 +350,11 @@ def see_draft(draft: Draft, version: str, variant: Mapping[str, str]) -> DraftSe
             at_load=True,
             words=f"AttributeError at start: eagle_config is no object and has no get ({place})",
         )
-    return _with_aux(config, _DRAFT_CLASSES.get(name, LLAMA_WIDTH), variant, failure, {})
+    return _with_aux(config, _width(name, version), variant, failure, {})
+
+
+def _width(name: str, version: str) -> WidthRule | None:
+    return in_force((_DRAFT_CLASSES.get(name, LLAMA_WIDTH),), version)
 
 
 def _native_class(draft: Draft) -> tuple[str, Failure | None]:
@@ -336,7 +377,7 @@ def _native_class(draft: Draft) -> tuple[str, Failure | None]:
     return name, Failure(FailureKind.DRAFT, at_load=True, words=words)
 
 
-def _see_speculators(draft: Draft, variant: Mapping[str, str]) -> DraftSeen:
+def _see_speculators(draft: Draft, version: str, variant: Mapping[str, str]) -> DraftSeen:
     """transformers_utils/configs/speculators/base.py:59, algos.py:30-50: the layer's config plus a few keys.
 
     A top-level ``eagle_config`` is dropped; keys inside ``transformer_layer_config`` survive.
@@ -357,44 +398,51 @@ def _see_speculators(draft: Draft, variant: Mapping[str, str]) -> DraftSeen:
             words="ValueError at start: Unsupported model_type in transformer_layer_config; llama and qwen3 are"
             " supported (transformers_utils/configs/speculators/algos.py:39-46)",
         )
-    return _with_aux(config, _DRAFT_CLASSES.get(name, LLAMA_WIDTH), variant, failure, renamed)
+    return _with_aux(config, _width(name, version), variant, failure, renamed)
 
 
 def _with_aux(
     config: Mapping[str, Any],
-    width: WidthRule,
+    width: WidthRule | None,
     variant: Mapping[str, str],
     failure: Failure | None,
     renamed: Mapping[str, str],
 ) -> DraftSeen:
+    """V1 heeds the flag (llm_base_proposer.py:1672-1685), V2 asks for aux states always (gpu/model_runner.py:300)."""
     section = config.get(SECTION)
     uses_aux = bool(section.get("use_aux_hidden_state", True)) if isinstance(section, dict) else True
-    if not uses_aux and variant.get(RUNNER.name) == "v2" and failure is None:
-        failure = Failure(
-            FailureKind.DRAFT,
-            at_load=True,
-            words="the V2 runner asks for aux states although use_aux_hidden_state is false; the draft passes them on,"
-            " and a buffer of one state's width can't take them (v1/worker/gpu/model_runner.py:300-307)",
-        )
-    return DraftSeen(config, width, uses_aux=uses_aux, renamed=renamed, failure=failure)
+    return DraftSeen(
+        config,
+        width,
+        uses_aux=uses_aux or variant.get(RUNNER.name) == "v2",
+        declines_aux=not uses_aux,
+        renamed=renamed,
+        failure=failure,
+    )
 
 
-def adapt(rule: ClassRule | None, variant: Mapping[str, str]) -> ClassRule | None:
-    """``--model-impl transformers`` serves any class by the backend's rule; ``native`` only what is native."""
+def adapt(rule: ClassRule | None, variant: Mapping[str, str], target: Target) -> ClassRule | Unread | None:
+    """``--model-impl transformers`` serves any class by the backend's rule; ``native`` only what is native.
+
+    The backend's multimodal form hooks a submodel with a registry of its own, which wasn't followed.
+    """
     impl = variant.get(IMPL.name)
     if impl == "transformers":
+        if target.text_architectures or any(a.endswith(_MULTIMODAL) for a in target.architectures[:1]):
+            return Unread("what the multimodal form of the transformers backend captures wasn't read")
         return TRANSFORMERS_BACKEND
     if impl == "native" and rule is TRANSFORMERS_BACKEND:
         return None
     return rule
 
 
+_MULTIMODAL = "ForConditionalGeneration"
 _USE_AUX = f"{SECTION}.use_aux_hidden_state"
 
 VLLM = Engine(
     name="vllm",
     title="vLLM",
-    versions=(NEWEST,),
+    versions=VERSIONS,
     options=(RUNNER, IMPL),
     variants=({RUNNER.name: "v1"}, {RUNNER.name: "v2"}),
     runner_option=RUNNER.name,

@@ -129,9 +129,16 @@ def _served_column(served: ServedWiring, trained: Sequence[BoundaryEntry] | None
 
 def _notes(wiring: WiringSummary, findings: Sequence[Finding]) -> tuple[str, ...]:
     """Why an engine fails, unless a finding about it says so."""
-    told = {f.engine for f in findings if f.engine is not None and f.name in TOLD_BY_FINDINGS}
+    told = [f.engine for f in findings if f.engine is not None and f.name in TOLD_BY_FINDINGS]
     return tuple(
         f"{served.engine}: {served.reason}"
         for served in wiring.served
-        if served.reason and not any(engine.startswith(served.engine) for engine in told)
+        if served.reason and not any(_is_about(engine, served) for engine in told)
     )
+
+
+def _is_about(engine: str, served: ServedWiring) -> bool:
+    """Whether a finding's engine is this variant: the same version, and no option that it has another value of."""
+    name, _, options = engine.partition(":")
+    wanted = {key: value for key, _, value in (option.partition("=") for option in options.split(",") if option)}
+    return name == served.engine and wanted.items() <= served.options.items()

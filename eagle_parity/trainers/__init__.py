@@ -7,12 +7,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from eagle_parity.engines.engine import version_key
 from eagle_parity.errors import UsageError
 from eagle_parity.quoting import quoted
 from eagle_parity.trainers.specforge import SPECFORGE
 from eagle_parity.trainers.speculators import SPECULATORS
 from eagle_parity.trainers.trainer import Trainer, trained_by
+from eagle_parity.versions import spell_version
 
 if TYPE_CHECKING:
     from eagle_parity.drafts import Draft
@@ -36,5 +36,4 @@ def trained_with(text: str, draft: Draft, target: Target) -> TrainedWiring:
     if not at or not version:
         example = f"{trainer.name}@{trainer.rules[-1].last}"
         raise UsageError(f"--trained-with {quoted(text)}: no version; expected one such as {example}")
-    version_key(version)
-    return trained_by(trainer, version, draft, target)
+    return trained_by(trainer, spell_version(version), draft, target)

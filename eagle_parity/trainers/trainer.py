@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from eagle_parity.drafts import IdList, id_list, look_up
-from eagle_parity.engines.engine import in_range
 from eagle_parity.errors import UsageError
 from eagle_parity.trained_wiring import TrainedWiring
+from eagle_parity.versions import in_range, parse_version
 from eagle_parity.wiring import Boundary, Wiring
 
 if TYPE_CHECKING:
@@ -62,6 +62,10 @@ class TrainerRule(msgspec.Struct, frozen=True, kw_only=True):
     smallest: int = 0
     remark: str = ""
 
+    def boundary_of(self, number: int) -> int:
+        """The boundary that an id names."""
+        return number + 1 if self.meaning is IdMeaning.LAYER_OUTPUT else number
+
 
 class Trainer(msgspec.Struct, frozen=True):
     """A trainer and its rules.
@@ -76,6 +80,21 @@ class Trainer(msgspec.Struct, frozen=True):
     title: str
     rules: tuple[TrainerRule, ...]
 
+    @property
+    def known(self) -> str:
+        """The versions that the tables know, for messages."""
+        return ", ".join(r.first if r.first == r.last else f"{r.first} to {r.last}" for r in self.rules)
+
+    def rule(self, version: str) -> TrainerRule | None:
+        """The rule of a release; None where none was read, and for what is no release.
+
+        Raises:
+            UsageError: it is no version.
+        """
+        if not parse_version(version).is_release:
+            return None
+        return next((r for r in self.rules if in_range(version, r.first, r.last)), None)
+
 
 def trained_by(trainer: Trainer, version: str, draft: Draft, target: Target) -> TrainedWiring:
     """The wiring that a trainer gives a draft on a target.
@@ -83,11 +102,10 @@ def trained_by(trainer: Trainer, version: str, draft: Draft, target: Target) -> 
     Raises:
         UsageError: the version isn't known, or the trainer would not have trained this draft with these ids.
     """
-    rule = next((r for r in trainer.rules if in_range(version, r.first, r.last)), None)
+    rule = trainer.rule(version)
     if rule is None:
-        known = ", ".join(f"{r.first} to {r.last}" for r in trainer.rules)
         raise UsageError(
-            f"--trained-with {trainer.name}@{version}: not in the tables, which know {trainer.title} {known};"
+            f"--trained-with {trainer.name}@{version}: not in the tables, which know {trainer.title} {trainer.known};"
             " state the wiring with --trained-boundaries"
         )
     title = f"{trainer.title} {version}"
@@ -95,7 +113,7 @@ def trained_by(trainer: Trainer, version: str, draft: Draft, target: Target) -> 
     n = target.num_layers
     ids = found.ids if found is not None and found.ids else rule.default(n)
     _refuse(rule, ids, title, found)
-    boundaries = [number + 1 if rule.meaning is IdMeaning.LAYER_OUTPUT else number for number in ids]
+    boundaries = [rule.boundary_of(number) for number in ids]
     if any(not 0 <= boundary <= n for boundary in boundaries):
         raise UsageError(
             f"--trained-with {trainer.name}@{version}: ids {list(ids)} name no layers of a target with {n} layers;"

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from eagle_parity.engines import newest_engines, parse_engine
-from eagle_parity.engines.engine import in_range, nearest_version, version_key
+from eagle_parity.versions import in_range, nearest_version, parse_version as version_key
 from eagle_parity.engines.sglang import VERSIONS
 from eagle_parity.errors import UsageError
 

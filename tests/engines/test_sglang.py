@@ -163,7 +163,7 @@ def test_a_class_that_no_table_knows_is_not_guessed() -> None:
 
 
 def test_no_version_of_a_class_has_two_rules_or_a_rule_and_a_refusal() -> None:
-    from eagle_parity.engines.engine import in_range
+    from eagle_parity.versions import in_range
 
     for version in VERSIONS:
         rules = [r for r in CLASSES if in_range(version, r.first, r.last)]
@@ -176,7 +176,7 @@ def test_no_version_of_a_class_has_two_rules_or_a_rule_and_a_refusal() -> None:
 
 
 def test_every_class_is_covered_from_its_first_to_the_newest_version() -> None:
-    from eagle_parity.engines.engine import in_range
+    from eagle_parity.versions import in_range
 
     for architecture in {a for r in CLASSES for a in r.architectures}:
         covered = [
