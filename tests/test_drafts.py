@@ -140,3 +140,14 @@ def test_arbitrary_values_never_raise_anything_else(a: object, b: object, c: obj
         make_draft(config)
     with contextlib.suppress(ParityError):
         make_draft({**config, "eagle_config": d, "transformer_layer_config": c, "dflash_config": a})
+
+
+def test_a_name_keeps_its_own_quotes() -> None:
+    assert make_draft(draft_config(LLAMA_CONFIG, model_type='"odd"')).model_type == '"odd"'
+
+
+def test_a_draft_is_a_checkpoint_where_weights_lie_beside_its_config(tmp_path: Path) -> None:
+    (tmp_path / "config.json").write_text(json.dumps(draft_config(LLAMA_CONFIG)))
+    assert read_draft(str(tmp_path)).format == "config"
+    write_safetensors(tmp_path / "model.safetensors", fc_header(2, 3 * 576))
+    assert read_draft(str(tmp_path)).format == "checkpoint"

@@ -124,7 +124,8 @@ PARTIAL_SUMS_LATER = Defect(
     " captured before the all-reduce: each rank feeds its own partial sum",
     "upgrade SGLang to 0.5.21 or newer, or switch the all-reduce fusion off",
     DefectWhen.ALWAYS,
-    "the loop reads hidden_states + residual of a layer that left its all-reduce to the next one, until 0.5.20",
+    "models/gpt_oss.py:741, models/glm4_moe_lite.py:836 (0.5.20) read hidden_states + residual of a layer that left its"
+    " all-reduce to the next one; fixed in 0.5.21",
 )
 EMBEDDING_ALIAS = Defect(
     "embedding-alias",
@@ -144,10 +145,10 @@ EXPERT_GATHER = Defect(
 )
 FC_SKIPPED = Defect(
     "fc-skipped",
-    "One state that is as wide as the draft's embedding goes past fc into the head's layer without a word; where"
+    "States that are together as wide as the draft's embedding go past fc into the head's layer without a word; where"
     " draft-extend CUDA graphs of another width are in use, their buffer isn't filled and keeps what it held (from"
     " reading the code)",
-    "serve as many layers as the head was trained on, and two at least",
+    "serve as many layers as the head was trained on; a head that was trained on so few can't be served here",
     DefectWhen.ALWAYS,
     "models/llama_eagle3.py:162 (0.5.8), :218 (0.5.12), :238 (0.5.23); speculative/"
     "eagle_draft_extend_cuda_graph_runner.py:471-477 (0.5.12)",

@@ -19,7 +19,7 @@ SPECFORGE = Trainer(
     (
         TrainerRule(
             first="0.1.0",
-            last="0.1.99",
+            last="0.1.0",
             meaning=IdMeaning.LAYER_OUTPUT,
             key=NESTED_IDS,
             default=_default,

@@ -126,7 +126,7 @@ def test_layer_ids_ignored_is_an_error_only_where_the_wiring_changes_by_it() -> 
     assert set(named(both, "note")) == {"layer-ids-ignored"}
     unknown = llama("sglang@0.5.23", trained=None, **top([3, 16, 28]))
     assert named(unknown) == ["layer-ids-ignored"]
-    assert named(llama("sglang@0.5.23", **top("3,16,28"))) == ["layer-ids-ignored"]
+    assert named(llama("sglang@0.5.23", **top("3,1"))) == ["layer-ids-ignored"]
 
 
 def test_layer_ids_defaulted_is_a_warning_a_note_or_the_convention_error() -> None:
@@ -155,6 +155,52 @@ def test_layer_id_out_of_range_where_no_engine_fails_by_it() -> None:
     assert named(llama(**nested([-1, 15, 30]))) == []
     fails = llama("sglang@0.5.23", **nested([2, 15, 31]))
     assert named(fails) == ["engine-failure"]
+    assert "id 31 (which asks for the state before layer 32)" in only(fails, "engine-failure").message
+
+
+@pytest.mark.parametrize("trained", [TRAINED, None])
+def test_what_is_short_of_a_state_and_is_served_all_the_same(trained: tuple[int, ...] | None) -> None:
+    dropped = llama("sglang@0.5.23", trained=trained, **nested([-9, 15, 99]))
+    assert named(dropped) == ["layer-id-out-of-range"]
+    message = only(dropped, "layer-id-out-of-range").message
+    assert "no layer answers to id -9 (which asks for the state before layer -8)" in message
+    assert named(dropped, "warning") == ["known-engine-defect"]
+    repeated = llama("sglang@0.5.23", trained=trained, **nested([15, 15, 15]))
+    assert named(repeated) == ["layer-ids-duplicate"]
+    assert "captures a layer once and feeds (16)" in only(repeated, "layer-ids-duplicate").message
+
+
+def test_a_list_that_no_graph_buffer_fits_is_told_with_the_way_out() -> None:
+    result = llama("sglang@0.5.12", trained=(3, 16, 28, 30), **nested([2, 15, 27, 28]))
+    assert named(result) == ["fc-width"]
+    finding = only(result, "fc-width")
+    assert "their buffer holds 3 slots" in finding.message
+    assert "--disable-cuda-graph" in finding.message
+    four = llama("sglang@0.5.12", trained=(3, 16, 28, 29), **nested([2, 15, 27, 28]))
+    assert "--disable-cuda-graph" in only(four, "fc-width").remedy
+    assert named(llama("sglang@0.5.15", trained=(3, 16, 28, 29), **nested([2, 15, 27, 28]))) == []
+
+
+def test_an_engine_that_is_named_twice_is_judged_once() -> None:
+    once = llama("sglang@0.5.23", "vllm@0.32.0", **nested([3, 16, 28]))
+    twice = llama("sglang@0.5.23", "vllm@0.32.0", "sglang@0.5.23.0", "vllm@0.32.0+cpu", **nested([3, 16, 28]))
+    assert (once.findings, once.wiring, once.skipped) == (twice.findings, twice.wiring, twice.skipped)
+    assert [served.engine for served in twice.wiring.served] == ["sglang@0.5.23", "vllm@0.32.0", "vllm@0.32.0"]
+
+
+def test_inputs_are_named_by_what_was_read_and_classes_stand_in_the_measurements() -> None:
+    result = llama("sglang@0.5.23", **nested([2, 15, 27]))
+    assert [(i.role, i.format) for i in result.inputs] == [("draft", "config"), ("target", "config")]
+    assert result.measurements["target_class"] == "LlamaForCausalLM"
+    assert result.measurements["draft_dialect"] == "specforge"
+    weights = check(with_fc(1728, **nested([2, 15, 27])), LLAMA, "sglang@0.5.23", trained=TRAINED)
+    assert weights.inputs[0].format == "checkpoint"
+
+
+def test_the_slots_that_differ_are_named_apart_from_slots_that_are_described() -> None:
+    finding = only(llama("sglang@0.5.23", **nested([2, 15, 28])), "layer-id-convention")
+    assert finding.evidence["differing_slots"] == [2]
+    assert "slots" not in finding.evidence
 
 
 def test_engine_failure_of_a_null_section() -> None:
@@ -170,7 +216,9 @@ def test_a_failure_without_a_trained_wiring_is_still_an_error() -> None:
 
 def test_known_engine_defect() -> None:
     draft = make_draft(draft_config(KIMI_CONFIG, **nested([2, 30, 58])))
-    assert named(check(draft, KIMI, "sglang@0.5.12", trained=(3, 31, 59)), "warning") == ["known-engine-defect"]
+    warned = check(draft, KIMI, "sglang@0.5.12", trained=(3, 31, 59))
+    assert set(named(warned, "warning")) == {"known-engine-defect"}
+    assert [f.evidence["defect"] for f in warned.findings] == ["partial-sums", "expert-parallel-gather"]
     assert named(check(draft, KIMI, "sglang@0.5.14", trained=(2, 30, 58)), "warning") == []
 
 

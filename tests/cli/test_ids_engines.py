@@ -65,7 +65,42 @@ def test_unknown_versions_and_classes_are_inconclusive(
 
 def test_a_boundary_beyond_the_target_is_wrong_usage(kimi: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["ids", "3,31,62", "--target", kimi]) == 2
-    assert "62 is none of a target with 61 layers" in capsys.readouterr().err
+    assert "BOUNDARIES: 62 is no boundary of a target with 61 layers" in capsys.readouterr().err
+
+
+def test_without_a_draft_the_class_that_was_assumed_is_said(kimi: str, capsys: pytest.CaptureFixture[str]) -> None:
+    _, result = ask(capsys, "ids", "3,31,59", "--target", kimi, "--engine", "sglang@0.5.23")
+    assert [(skip.check, skip.blocks_verdict) for skip in result.skipped] == [("draft-class", False)]
+    assert "LlamaForCausalLMEagle3" in result.skipped[0].reason
+    assert "LlamaForCausalLMEagle3" in result.measurements["head"]
+    assert [(i.role, i.format) for i in result.inputs] == [("target", "config")]
+
+
+def test_with_a_draft_the_list_is_for_that_head(kimi: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    def write(config: dict[str, object]) -> str:
+        (tmp_path / "draft.json").write_text(json.dumps(config))
+        return str(tmp_path / "draft.json")
+
+    call = ("ids", "3,16,31,59", "--target", kimi, "--engine", "vllm@0.32.0")
+    _, blank = ask(capsys, *call)
+    assert blank.measurements["ids"][0]["write"] == {IDS: [3, 16, 31, 59], NESTED_IDS: [3, 16, 31, 59]}
+    # Qwen3's draft class counts the top-level list, so that it is enough.
+    head = write({"architectures": ["Eagle3Qwen3ForCausalLM"], "model_type": "qwen3", "hidden_size": 7168})
+    status, result = ask(capsys, *call, "--draft", head)
+    assert status == 0
+    assert result.measurements["ids"][0]["write"] == {IDS: [3, 16, 31, 59]}
+    assert result.measurements["head"] == head
+    assert result.skipped == []
+    assert [(i.role, i.format) for i in result.inputs] == [("draft", "config"), ("target", "config")]
+    other = write({"architectures": ["DFlashDraftModel"], "dflash_config": {}})
+    assert run([*call, "--draft", other]) == 2
+    assert "a draft of the family dflash" in capsys.readouterr().err
+
+
+def test_an_engine_that_is_named_twice_is_answered_for_once(kimi: str, capsys: pytest.CaptureFixture[str]) -> None:
+    engines = ("--engine", "sglang@0.5.23", "--engine", "vllm@0.32.0", "--engine", "sglang@0.5.23.0")
+    _, result = ask(capsys, "ids", "3,31,59", "--target", kimi, *engines)
+    assert [row["engine"] for row in result.measurements["ids"]] == ["sglang@0.5.23", "vllm@0.32.0"]
 
 
 @pytest.mark.parametrize("form", ["terminal", "markdown", "json"])

@@ -3,8 +3,7 @@ from __future__ import annotations
 import pytest
 
 from eagle_parity.engines import newest_engines, parse_engine
-from eagle_parity.versions import in_range, nearest_version, parse_version as version_key
-from eagle_parity.engines.sglang import VERSIONS
+from eagle_parity.engines.resolved import resolve_engine, resolve_engines
 from eagle_parity.errors import UsageError
 
 
@@ -42,18 +41,39 @@ def test_what_is_not_known_is_answered_with_what_is(text: str, listed: str) -> N
         parse_engine(text)
 
 
-def test_versions_are_ordered_as_numbers() -> None:
-    shuffled = [*VERSIONS[1::2], *VERSIONS[::2]]
-    assert sorted(shuffled, key=version_key) == list(VERSIONS)
-    assert version_key("0.5.9") < version_key("0.5.10") < version_key("0.5.10.post1") < version_key("0.5.11")
-    assert version_key("0.5.12rc1") < version_key("0.5.12")
-    assert in_range("0.5.12.post1", "0.5.11", "0.5.12.post1")
-    assert not in_range("0.5.12.post1", "0.5.11", "0.5.12")
+@pytest.mark.parametrize(
+    ("text", "name"),
+    [
+        ("vllm@0.32.0+cpu", "vllm@0.32.0"),
+        ("sglang@0.5.12-post1", "sglang@0.5.12.post1"),
+        ("sglang@0.5.12.0", "sglang@0.5.12"),
+        ("sglang@0.5.23.dev1+g12", "sglang@0.5.23.dev1"),
+        ("sglang@0.7.0", "sglang@0.7.0"),
+    ],
+)
+def test_a_version_is_named_as_the_tables_have_it(text: str, name: str) -> None:
+    assert str(parse_engine(text)) == name
 
 
-@pytest.mark.parametrize(("version", "nearest"), [("0.5.99", "0.5.23"), ("0.4.0", "0.5.8"), ("0.5.14.post2", "0.5.14")])
-def test_the_nearest_version_is_not_newer_where_one_is_older(version: str, nearest: str) -> None:
-    assert nearest_version(version, VERSIONS) == nearest
+@pytest.mark.parametrize(
+    ("text", "version", "nearest"),
+    [
+        ("sglang@0.5.12.0", "0.5.12", None),
+        ("vllm@0.32.0+cpu", "0.32.0", None),
+        ("sglang@0.5.23.dev1+g12", None, "0.5.22"),
+    ],
+)
+def test_a_dev_build_is_unknown_and_a_build_of_a_release_is_that_release(
+    text: str, version: str | None, nearest: str | None
+) -> None:
+    resolved = resolve_engine(parse_engine(text), assume_nearest=False)
+    assert (resolved.version, resolved.nearest) == (version, nearest)
+    assert resolve_engine(parse_engine(text), assume_nearest=True).version == (version or nearest)
+
+
+def test_an_engine_that_is_named_twice_is_resolved_once_and_in_order() -> None:
+    names = [parse_engine(text) for text in ("vllm@0.32.0", "sglang@0.5.12", "vllm@v0.32.0+cpu", "sglang@0.5.12.0")]
+    assert [str(r.name) for r in resolve_engines(names, assume_nearest=False)] == ["vllm@0.32.0", "sglang@0.5.12"]
 
 
 def test_the_newest_engines_are_one_each() -> None:

@@ -8,16 +8,30 @@ from typing import Any
 
 import pytest
 from config_cases import draft_of, nested, serve_all, serve_one, target_of
+from msgspec.structs import replace
 
-from eagle_parity.engines.serving import Unjudged
-from eagle_parity.engines.sglang import CLASSES, NO_SETTER, VERSIONS
+from eagle_parity.drafts import IDS
+from eagle_parity.engines import find_engine, parse_engine
+from eagle_parity.engines.serving import Unjudged, serve
+from eagle_parity.engines.sglang import (
+    BUFFERS,
+    CLASSES,
+    DEEPSEEK_WIDTHS,
+    KEYS,
+    LLAMA_WIDTHS,
+    NO_SETTER,
+    SGLANG,
+    VERSIONS,
+)
 from eagle_parity.results import Outcome
+from eagle_parity.versions import in_range, parse_version
 
 SETTERS = json.loads((Path(__file__).parent / "sglang_setters.json").read_text())
 LLAMA = "LlamaForCausalLM"
 DEEPSEEK = "DeepseekV3ForCausalLM"
 KIMI = "KimiK25ForConditionalGeneration"
 GPT_OSS = "GptOssForCausalLM"
+GLM_LITE = "Glm4MoeLiteForCausalLM"
 QWEN_MOE = "Qwen3MoeForCausalLM"
 
 
@@ -127,18 +141,97 @@ def test_a_null_eagle_config_kills_the_old_draft_worker(version: str, outcome: O
     assert serve_one(f"sglang@{version}", draft_of(target, eagle_config=None), target).outcome is outcome
 
 
+DEEPSEEK_DRAFT = {"architectures": ["Eagle3DeepseekV2ForCausalLM"]}
+
+
 @pytest.mark.parametrize(
-    ("version", "outcome"), [("0.5.11", Outcome.FAILS_AT_FIRST_REQUEST), ("0.5.12", Outcome.SERVES)]
+    ("version", "values", "outcome", "words"),
+    [
+        ("0.5.11", {}, Outcome.FAILS_AT_FIRST_REQUEST, "shape error in the draft's fc"),
+        # The draft-extend graphs' buffer is sized by the target's config until 0.5.14, which is to say for three.
+        ("0.5.12", {}, Outcome.FAILS_AT_LOAD, "their buffer holds 3 slots"),
+        ("0.5.12.post1", {}, Outcome.FAILS_AT_LOAD, "their buffer holds 3 slots"),
+        ("0.5.13", DEEPSEEK_DRAFT, Outcome.FAILS_AT_LOAD, "their buffer holds 3 slots"),
+        ("0.5.14", {"num_aux_hidden_states": 4}, Outcome.FAILS_AT_LOAD, "their buffer holds 3 slots"),
+        ("0.5.15", {}, Outcome.SERVES, None),
+        ("0.5.15", DEEPSEEK_DRAFT, Outcome.SERVES, None),
+        ("0.5.23", {"num_aux_hidden_states": 4}, Outcome.SERVES, None),
+        # From 0.5.15 on the buffer goes by more keys than fc does.
+        ("0.5.23", {**DEEPSEEK_DRAFT, "num_aux_hidden_states": 3}, Outcome.FAILS_AT_LOAD, "their buffer holds 3 slots"),
+    ],
 )
-def test_four_slots_need_an_fc_that_is_sized_by_the_list(version: str, outcome: Outcome) -> None:
+def test_four_slots_need_an_fc_and_a_graph_buffer_that_are_sized_by_the_list(
+    version: str, values: dict[str, Any], outcome: Outcome, words: str | None
+) -> None:
     target = target_of(LLAMA)
-    assert serve_one(f"sglang@{version}", draft_of(target, **nested([1, 2, 5, 9])), target).outcome is outcome
+    served = serve_one(f"sglang@{version}", draft_of(target, **nested([1, 2, 5, 9]), **values), target)
+    assert served.outcome is outcome
+    assert (served.failure.words if served.failure else None, words) == (None, None) or (
+        words is not None and served.failure is not None and words in served.failure.words
+    )
+
+
+def test_a_top_level_list_sizes_the_graph_buffer_although_its_ids_are_not_read() -> None:
+    target = target_of(LLAMA)
+    served = serve_one("sglang@0.5.23", draft_of(target, **{IDS: [1, 2, 5, 9]}), target)
+    assert (served.boundaries, served.outcome) == ((2, 30, 58), Outcome.FAILS_AT_LOAD)
+    assert served.failure is not None
+    assert "--disable-cuda-graph" in served.failure.remark
+
+
+@pytest.mark.parametrize(
+    ("engine", "architecture", "ids", "values", "outcome", "defects"),
+    [
+        # Nothing notices.
+        ("sglang@0.5.23", LLAMA, [5, 5, 5], {}, Outcome.SERVES, ["fc-skipped"]),
+        ("sglang@0.5.23", LLAMA, [5], {}, Outcome.SERVES, ["fc-skipped"]),
+        ("sglang@0.5.11", LLAMA, [5], {}, Outcome.SERVES, ["fc-skipped"]),
+        ("sglang@0.5.12", LLAMA, [5], {}, Outcome.FAILS_AT_LOAD, ["fc-skipped"]),
+        ("sglang@0.5.23", LLAMA, [-9, 5, 99], {}, Outcome.SERVES, ["fc-skipped"]),
+        ("sglang@0.5.23", LLAMA, [5, 5, 5], {"hidden_size": 32}, Outcome.FAILS_AT_FIRST_REQUEST, []),
+        (
+            "sglang@0.5.23",
+            LLAMA,
+            [5, 7],
+            {"hidden_size": 128, "target_hidden_size": 64},
+            Outcome.SERVES,
+            ["fc-skipped"],
+        ),
+        ("sglang@0.5.23", LLAMA, [5, 7, 9], {"hidden_size": 128, "target_hidden_size": 64}, Outcome.SERVES, []),
+        ("sglang@0.5.23", LLAMA, [5, 5, 7], {}, Outcome.FAILS_AT_FIRST_REQUEST, []),
+        # The packer notices before the draft is asked.
+        ("sglang@0.5.23", DEEPSEEK, [5, 5, 5], {}, Outcome.FAILS_AT_FIRST_REQUEST, ["fc-skipped"]),
+    ],
+)
+def test_states_that_are_together_as_wide_as_the_draft_go_past_fc(  # noqa: PLR0917  a case's columns
+    engine: str, architecture: str, ids: list[int], values: dict[str, Any], outcome: Outcome, defects: list[str]
+) -> None:
+    target = target_of(architecture)
+    served = serve_one(engine, draft_of(target, **nested(ids), **values), target)
+    assert (served.outcome, [d.name for d in served.defects if d.name == "fc-skipped"]) == (outcome, defects)
+
+
+@pytest.mark.parametrize(
+    ("values", "outcome"), [({}, Outcome.SERVES), ({"hidden_size": 32}, Outcome.FAILS_AT_FIRST_REQUEST)]
+)
+def test_the_final_state_goes_past_fc_where_it_is_as_wide_as_the_draft(
+    values: dict[str, Any], outcome: Outcome
+) -> None:
+    target = target_of(LLAMA)
+    draft = draft_of(target, **nested([1, 2, 5], use_aux_hidden_state=False), **values)
+    served = serve_one("sglang@0.5.23", draft, target)
+    assert (served.boundaries, served.outcome, served.defects) == (("post_norm",), outcome, ())
 
 
 @pytest.mark.parametrize(
     ("engine", "architecture", "ids", "defects"),
     [
-        ("sglang@0.5.12", KIMI, [2, 30, 58], ["partial-sums"]),
+        ("sglang@0.5.12", KIMI, [2, 30, 58], ["partial-sums", "expert-parallel-gather"]),
+        ("sglang@0.5.13.post1", DEEPSEEK, [1, 29, 57], ["partial-sums", "expert-parallel-gather"]),
+        ("sglang@0.5.12", GLM_LITE, [2, 30, 58], ["partial-sums", "expert-parallel-gather"]),
+        ("sglang@0.5.13", GLM_LITE, [2, 30, 58], ["partial-sums"]),
+        ("sglang@0.5.20", GLM_LITE, [2, 30, 58], ["partial-sums"]),
+        ("sglang@0.5.21", GLM_LITE, [2, 30, 58], []),
         ("sglang@0.5.14", KIMI, [2, 30, 58], []),
         ("sglang@0.5.20", GPT_OSS, [2, 30, 50], ["partial-sums"]),
         ("sglang@0.5.21", GPT_OSS, [2, 30, 50], []),
@@ -162,26 +255,60 @@ def test_a_class_that_no_table_knows_is_not_guessed() -> None:
     assert "SomethingNewForCausalLM" in served.reason
 
 
-def test_no_version_of_a_class_has_two_rules_or_a_rule_and_a_refusal() -> None:
-    from eagle_parity.versions import in_range
+READ = json.loads((Path(__file__).parent / "sglang_classes.json").read_text())["setters"]
+"""By class, then by the file that its setter is in, "no setter" or "absent": the releases."""
 
+CLASSES_OF_RULES = sorted({a for rule in (*CLASSES, *NO_SETTER) for a in rule.architectures})
+
+
+@pytest.mark.parametrize("architecture", CLASSES_OF_RULES)
+@pytest.mark.parametrize("version", VERSIONS)
+def test_every_class_and_version_was_read_and_has_the_rule_that_was_found(architecture: str, version: str) -> None:
+    (found,) = [state for state, releases in READ[architecture].items() if version in releases]
+    rules = [r for r in CLASSES if architecture in r.architectures and in_range(version, r.first, r.last)]
+    refusals = [r for r in NO_SETTER if architecture in r.architectures and in_range(version, r.first, r.last)]
+    if found == "absent":
+        assert rules == []
+        assert all("does not exist" in refusal.reason for refusal in refusals)
+    elif found == "no setter":
+        assert (len(rules), len(refusals)) == (0, 1)
+        assert "does not exist" not in refusals[0].reason
+    else:
+        assert (len(rules), len(refusals)) == (1, 0)
+
+
+def test_every_version_has_one_rule_for_keys_and_for_each_width() -> None:
     for version in VERSIONS:
-        rules = [r for r in CLASSES if in_range(version, r.first, r.last)]
-        refusals = [r for r in NO_SETTER if in_range(version, r.first, r.last)]
-        seen = [a for r in rules for a in r.architectures] + [a for r in refusals for a in r.architectures]
-        assert len(seen) - len(set(seen)) <= len(
-            {a for r in refusals for a in r.architectures} & {a for r in rules for a in r.architectures}
+        for rules in ((KEYS,), LLAMA_WIDTHS, BUFFERS):
+            assert sum(in_range(version, r.first, r.last) for r in rules) == 1, version
+        assert sum(in_range(version, r.first, r.last) for r in DEEPSEEK_WIDTHS) == (
+            parse_version(version) >= parse_version("0.5.12")
         )
-        assert len({a for r in rules for a in r.architectures}) == sum(len(r.architectures) for r in rules)
 
 
-def test_every_class_is_covered_from_its_first_to_the_newest_version() -> None:
-    from eagle_parity.versions import in_range
+@pytest.mark.parametrize("architecture", CLASSES_OF_RULES)
+@pytest.mark.parametrize("options", ["", ":embedding-capture=patched"])
+def test_a_version_that_is_listed_but_not_read_gets_no_answer(architecture: str, options: str) -> None:
+    listed = replace(SGLANG, versions=(*VERSIONS, "0.5.24"))
+    target = target_of(architecture)
+    name = parse_engine(f"sglang@0.5.24{options}")
+    served = serve(
+        listed, draft_of(target, **nested([1, 2, 5])), target, name=name, variant=dict(name.options), version="0.5.24"
+    )
+    assert isinstance(served, Unjudged)
 
-    for architecture in {a for r in CLASSES for a in r.architectures}:
-        covered = [
-            any(architecture in r.architectures and in_range(version, r.first, r.last) for r in CLASSES)
-            for version in VERSIONS
-        ]
-        assert covered == sorted(covered), architecture
-        assert covered[-1], architecture
+
+def test_a_class_that_was_read_does_not_lend_its_rule_to_a_version_without_rules_for_drafts() -> None:
+    rule = next(r for r in CLASSES if LLAMA in r.architectures and r.last == VERSIONS[-1])
+    listed = replace(SGLANG, versions=(*VERSIONS, "0.5.24"), classes=(replace(rule, last="0.5.24"),))
+    target = target_of(LLAMA)
+    name = parse_engine("sglang@0.5.24")
+    served = serve(listed, draft_of(target), target, name=name, variant={}, version="0.5.24")
+    assert isinstance(served, Unjudged)
+    assert "how SGLang 0.5.24 reads a draft" in served.reason
+
+
+def test_sources_name_a_release_of_the_rule_s_own_range() -> None:
+    assert find_engine(parse_engine("sglang@0.5.12")) is SGLANG
+    for rule in CLASSES:
+        assert in_range(rule.source.version, rule.first, rule.last), rule.source

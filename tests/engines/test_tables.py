@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import re
+
 import msgspec
 
 from eagle_parity.engines.tables import engine_tables
@@ -13,6 +15,11 @@ def test_tables_are_json_and_every_rule_has_versions_and_a_source() -> None:
         assert tables[kind], kind
         for row in tables[kind]:
             assert row["versions"]
-            assert ".py" in row["source"] or "models/" in row["source"] or "loop reads" in row["source"]
-    for kind in ("keys", "widths"):
-        assert all(".py" in row["source"] for row in tables[kind])
+            assert re.search(r"\w+\.py", row["source"]), row
+    for kind in ("keys", "widths", "buffers"):
+        assert all(re.search(r"\w+\.py:\d+", row["source"]) and row["versions"] for row in tables[kind])
+
+
+def test_every_class_rule_gives_lines() -> None:
+    for row in engine_tables()["classes"]:
+        assert re.search(r"\w+\.py:\d+", row["source"]), row

@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
 from typing import Any
 
 import pytest
 from config_cases import draft_of, make_draft, nested, serve_all, serve_one, target_of
+from msgspec.structs import replace
 
 from eagle_parity.drafts import IDS
-from eagle_parity.engines.serving import Served, Unjudged
+from eagle_parity.engines import parse_engine
+from eagle_parity.engines.serving import Served, Unjudged, serve
+from eagle_parity.engines.vllm import CLASSES, NO_SETTER, VERSIONS, VLLM
 from eagle_parity.results import Outcome
+from eagle_parity.versions import in_range
 
 TOP, NESTED, LAYER_IDS = [1, 2, 3], [4, 5, 6], [2, 4, 6]
 DEFAULT = (2, 30, 58)
@@ -27,7 +33,7 @@ LLAMA, KIMI = "LlamaForCausalLM", "KimiK25ForConditionalGeneration"
         ({IDS: None, **nested(NESTED)}, (4, 5, 6), DEFAULT),
         ({IDS: [], **nested(NESTED)}, (4, 5, 6), DEFAULT),
         ({IDS: "1,2,3", **nested(NESTED)}, DEFAULT, DEFAULT),
-        (nested("4,5"), None, None),
+        (nested("4,5"), DEFAULT, DEFAULT),
         ({"eagle_config": {"layer_ids": LAYER_IDS}}, DEFAULT, (2, 4, 6)),
         ({"eagle_config": {"layer_ids": NESTED, IDS: LAYER_IDS}}, (2, 4, 6), (4, 5, 6)),
         ({IDS: TOP, "eagle_config": {"layer_ids": NESTED}}, (1, 2, 3), (1, 2, 3)),
@@ -36,15 +42,12 @@ LLAMA, KIMI = "LlamaForCausalLM", "KimiK25ForConditionalGeneration"
         ({"aux_hidden_state_layer_ids": TOP}, DEFAULT, DEFAULT),
     ],
 )
-def test_where_each_runner_looks(
-    config: dict[str, Any], v1: tuple[int, ...] | None, v2: tuple[int, ...] | None
-) -> None:
+def test_where_each_runner_looks(config: dict[str, Any], v1: tuple[int, ...], v2: tuple[int, ...]) -> None:
     target = target_of(LLAMA)
     first, second = serve_all("vllm@0.32.0", draft_of(target, **config), target)
     assert isinstance(first, Served)
     assert isinstance(second, Served)
-    if v1 is not None:
-        assert (first.boundaries, second.boundaries) == (v1, v2)
+    assert (first.boundaries, second.boundaries) == (v1, v2)
 
 
 @pytest.mark.parametrize(
@@ -65,6 +68,12 @@ def test_where_each_runner_looks(
         ("vllm@0.32.0:runner=v2,impl=transformers", LLAMA, [-1, 1, 4], (1, 4), Outcome.FAILS_AT_LOAD),
         ("vllm@0.32.0:runner=v2", "SmolLM3ForCausalLM", [8, 1, 4], (8, 1, 4), Outcome.SERVES),
         ("vllm@0.32.0:runner=v2", "Qwen2MoeForCausalLM", [1, 4, 8], (), Outcome.UNSUPPORTED),
+        ("vllm@0.32.0:runner=v2,impl=native", "Qwen2MoeForCausalLM", [1, 4, 8], (), Outcome.UNSUPPORTED),
+        # The backend serves by its own rule what has no native one, in the list's order.
+        ("vllm@0.32.0:runner=v2,impl=transformers", "Qwen2MoeForCausalLM", [8, 1, 4], (8, 1, 4), Outcome.SERVES),
+        ("vllm@0.32.0:runner=v1,impl=transformers", "MixtralForCausalLM", [8, 1, 4], (8, 1, 4), Outcome.SERVES),
+        ("vllm@0.32.0:runner=v1,impl=transformers", "Gemma3ForCausalLM", [8, 1, 4], (8, 1, 4), Outcome.SERVES),
+        ("vllm@0.32.0:runner=v1,impl=transformers", "SomethingNewForCausalLM", [8, 1, 4], (8, 1, 4), Outcome.SERVES),
     ],
 )
 def test_what_the_forward_delivers(
@@ -99,7 +108,35 @@ def test_without_aux_states_v1_feeds_the_final_state_and_v2_does_not_start() -> 
     assert isinstance(first, Served)
     assert isinstance(second, Served)
     assert (first.boundaries, first.outcome) == (("post_norm",), Outcome.SERVES)
-    assert second.outcome is Outcome.FAILS_AT_LOAD
+    assert (second.boundaries, second.outcome) == (DEFAULT, Outcome.FAILS_AT_LOAD)
+    assert second.failure is not None
+    assert "hands on what it gets without fc" in second.failure.words
+
+
+@pytest.mark.parametrize("architecture", ["Eagle3DeepseekV2ForCausalLM", "Eagle3DeepseekV3ForCausalLM"])
+def test_the_deepseek_draft_puts_everything_through_fc(architecture: str) -> None:
+    target = target_of(KIMI)
+    off = {**nested([], use_aux_hidden_state=False), "architectures": [architecture]}
+    first, second = serve_all("vllm@0.32.0", draft_of(target, **off), target)
+    assert isinstance(first, Served)
+    assert isinstance(second, Served)
+    assert first.outcome is Outcome.FAILS_AT_FIRST_REQUEST
+    assert first.failure is not None
+    assert "final state alone" in first.failure.words
+    assert "fc is built for 3" in first.failure.words
+    # V2 captures whatever the flag says, and this draft's fc takes that.
+    assert (second.boundaries, second.outcome, second.defects) == (DEFAULT, Outcome.SERVES, ())
+    (one, _) = serve_all("vllm@0.32.0", draft_of(target, **off, num_aux_hidden_states=1), target)
+    assert isinstance(one, Served)
+    assert (one.boundaries, one.outcome) == (("post_norm",), Outcome.SERVES)
+
+
+def test_without_aux_states_v2_feeds_the_only_one_that_it_captures() -> None:
+    target = target_of(LLAMA)
+    draft = draft_of(target, **{IDS: [5], **nested([], use_aux_hidden_state=False)})
+    served = serve_one("vllm@0.32.0:runner=v2", draft, target)
+    assert (served.boundaries, served.outcome) == ((5,), Outcome.SERVES)
+    assert [defect.name for defect in served.defects] == ["fc-skipped"]
 
 
 @pytest.mark.parametrize(
@@ -151,3 +188,46 @@ def test_native_is_not_what_runs_through_the_transformers_backend() -> None:
     target = target_of("SmolLM3ForCausalLM")
     (served,) = serve_all("vllm@0.32.0:impl=native,runner=v1", draft_of(target), target)
     assert isinstance(served, Unjudged)
+
+
+@pytest.mark.parametrize("architecture", ["Gemma3ForConditionalGeneration", "KimiK25ForConditionalGeneration"])
+def test_the_backend_s_multimodal_form_is_not_guessed(architecture: str) -> None:
+    target = target_of(architecture)
+    for served in serve_all("vllm@0.32.0:impl=transformers", draft_of(target), target):
+        assert isinstance(served, Unjudged)
+        assert "multimodal form" in served.reason
+
+
+RELEASES = json.loads((Path(__file__).parent / "vllm_classes.json").read_text())["releases"]
+"""By release: the registry's classes that have SupportsEagle3 among their bases, and those that lack it."""
+
+CANNOT = {
+    "CohereCompassForConditionalGeneration",
+    "Exaone4_5_ForConditionalGeneration",
+    "Qwen4ExpForConditionalGeneration",
+}
+"""They claim support, and their inner model has no taps."""
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_every_class_and_version_was_read_and_has_the_rule_that_was_found(version: str) -> None:
+    read = RELEASES[version]
+    ruled = [a for r in CLASSES if in_range(version, r.first, r.last) for a in r.architectures]
+    refused = [a for r in NO_SETTER if in_range(version, r.first, r.last) for a in r.architectures]
+    assert len(ruled) == len(set(ruled))
+    assert len(refused) == len(set(refused))
+    assert set(ruled) <= set(read["supports"]) - CANNOT
+    assert set(refused) <= set(read["lacks"]) | CANNOT
+    assert {r.first for r in (*CLASSES, *NO_SETTER)} <= set(VERSIONS)
+
+
+@pytest.mark.parametrize("options", ["", ",impl=transformers", ",impl=native"])
+@pytest.mark.parametrize("architecture", [LLAMA, KIMI, "SmolLM3ForCausalLM", "Qwen2MoeForCausalLM"])
+def test_a_version_that_is_listed_but_not_read_gets_no_answer(architecture: str, options: str) -> None:
+    listed = replace(VLLM, versions=(*VERSIONS, "0.33.0"))
+    target = target_of(architecture)
+    for runner in ("v1", "v2"):
+        name = parse_engine(f"vllm@0.33.0:runner={runner}{options}")
+        variant = dict(name.options)
+        served = serve(listed, draft_of(target), target, name=name, variant=variant, version="0.33.0")
+        assert isinstance(served, Unjudged)

@@ -33,6 +33,9 @@ def trained(text: str, num_layers: int = KIMI_LAYERS, **values: Any) -> tuple[An
         ("speculators@0.9.0", {IDS: [59, 3, 31]}, (3, 31, 59), 61),
         ("speculators@0.9.0", {IDS: None}, (2, 30, 58), 61),
         ("Speculators@0.6.0", {IDS: [0, 61]}, (0, 61), 61),
+        ("speculators@0.4.0+g12", {}, (3, 31, 59), 61),
+        ("speculators@v0.5", {}, (2, 30, 58), 61),
+        ("specforge@0.2.0.0", {}, (2, 30, 58), "post_norm"),
     ],
 )
 def test_what_an_id_means_by_trainer_and_version(
@@ -49,6 +52,9 @@ def test_what_an_id_means_by_trainer_and_version(
         ("specforge@nightly", {}, "is no version"),
         ("specforge@0.3.0", {}, "knows? SpecForge|which know SpecForge"),
         ("speculators@0.10.0", {}, "not in the tables"),
+        ("specforge@0.1.1", {}, "which know SpecForge 0.1.0, 0.2.0"),
+        ("speculators@0.5.0.dev12", {}, "not in the tables"),
+        ("speculators@0.6.0rc1", {}, "not in the tables"),
         ("specforge@0.2.0", nested([-1, 2, 30]), "refuses ids below 0"),
         ("specforge@0.2.0", nested([1, 2, 30, 40]), "takes exactly 3 ids"),
         ("specforge@0.2.0", nested([30, 2, 40]), "depends on the backend"),
