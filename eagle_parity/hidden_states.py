@@ -28,7 +28,8 @@ class Rows(Protocol):
     Attributes:
         tokens: number of rows T.
         hidden_size: H.
-        dtype: as stored: ``bfloat16``, ``float16``, ``float32``, ``float64``.
+        dtype: as stored: ``bfloat16``, ``float16``, ``float32``, ``float64``; ``float8_e4m3fn`` and ``float8_e5m2``
+            with scales beside them.
     """
 
     @property
@@ -47,7 +48,10 @@ class Rows(Protocol):
         ...
 
     def read(self, start: int, stop: int) -> torch.Tensor:
-        """Rows ``start`` to ``stop`` as ``[stop - start, H]``, in the stored dtype; 0 <= start <= stop <= T."""
+        """Rows ``start`` to ``stop`` as ``[stop - start, H]``; 0 <= start <= stop <= T.
+
+        In the stored dtype; what is stored with scales comes dequantised, as float32.
+        """
         ...
 
 
@@ -66,7 +70,7 @@ class Layout:
     """What a reader knows, before any tensor is read, of the files it has recognised.
 
     Attributes:
-        format: the reader's name, ``specforge``, ``speculators-list``, ``stacked``, ``capture``.
+        format: the reader's name, such as ``specforge`` or ``capture``.
         description: one line for ``inspect``.
         slots: number of slots; where ``last_state`` is undecided, the number of states.
         hidden_size: H.
@@ -77,6 +81,8 @@ class Layout:
         declared_by: where it is stated, ``data_config.json: hidden_states.layer_ids [2, 5, 7, 9]``.
         unknown: what the files can't say, one sentence each, with the command or option that finds it out.
         facts: what else is worth telling: versions, model, padding.
+        first_token: whether the token that each sequence begins with is known. Where it isn't, its row is left out, and
+            no forward over the ids gives the states of the others.
     """
 
     format: str
@@ -90,6 +96,7 @@ class Layout:
     declared_by: str | None = None
     unknown: tuple[str, ...] = ()
     facts: Mapping[str, Any] = field(default_factory=dict)
+    first_token: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +104,8 @@ class StateSequence:
     """The states of one sequence, open for reading.
 
     Attributes:
-        name: unique within its ``HiddenStates``: the path below the opened folder, ``rows_0-2000/data_3.ckpt``.
+        name: unique within its ``HiddenStates``: the path below the opened folder, ``rows_0-2000/data_3.ckpt``, with
+            the number within the file where that holds several, ``shard-000000.safetensors#1``.
         token_ids: int64 ``[T]``; None where the file has none.
         slots: one ``Rows`` a slot, in concatenation order. Their T is that of the file: a truncated file has fewer
             rows than tokens.
@@ -113,8 +121,8 @@ class StateSequence:
 
     @property
     def rows(self) -> int:
-        """The number of rows that every slot has."""
-        return min((slot.tokens for slot in self.slots), default=0)
+        """The number of rows that every slot has; where there is no slot, those of the last state."""
+        return min((slot.tokens for slot in self.slots), default=self.last_state.tokens if self.last_state else 0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,6 +149,8 @@ class HiddenStates:
         opener: opens one sequence by name, or says why it can't be read. It never raises for a bad file.
         unreadable: files that were found not to belong or to be broken while listing; ``names`` doesn't have them.
         counter: the tokens of one sequence, from its header alone; None where only opening tells.
+        files_left_out: of a folder whose files hold several sequences each, how many files were left out of ``names``
+            because their caller wanted a sample.
     """
 
     path: Path
@@ -149,6 +159,7 @@ class HiddenStates:
     opener: Callable[[str], StateSequence | Unreadable]
     unreadable: tuple[Unreadable, ...] = ()
     counter: Callable[[str], int | Unreadable] | None = None
+    files_left_out: int = 0
 
     def open(self, name: str) -> StateSequence | Unreadable:
         """One sequence; close to free until its rows are read."""

@@ -7,6 +7,7 @@ until rows are asked for, and neither listing nor recognising needs torch.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -16,8 +17,9 @@ from eagle_parity.hidden_states import HiddenStates, Layout, StateSequence, Unre
 from eagle_parity.readers.capture import CAPTURE
 from eagle_parity.readers.companions import Companions, find_companions
 from eagle_parity.readers.containers import TensorTable, UnreadableFileError, read_table
-from eagle_parity.readers.containers.stored_tensor import StoredRows, require_torch
+from eagle_parity.readers.containers.stored_tensor import require_torch
 from eagle_parity.readers.folders import Listing, list_shards
+from eagle_parity.readers.sequence import count_tokens, read_sequence
 from eagle_parity.readers.specforge import SPECFORGE
 from eagle_parity.readers.speculators_list import SPECULATORS_LIST
 from eagle_parity.readers.stacked import STACKED
@@ -25,7 +27,7 @@ from eagle_parity.readers.stacked import STACKED
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from eagle_parity.readers.reader import Reader, Recognised
+    from eagle_parity.readers.reader import Reader, Recognised, StoredSequence
 
 READERS: tuple[Reader, ...] = (CAPTURE, STACKED, SPECULATORS_LIST, SPECFORGE)
 
@@ -43,7 +45,9 @@ MAX_SNIFFED = 64
 _OTHERS_TOLD = 4
 
 
-def open_hidden_states(path: str | Path, *, role: str) -> HiddenStates:
+def open_hidden_states(
+    path: str | Path, *, role: str, first_token: int | None = None, max_files: int | None = None
+) -> HiddenStates:
     """Opens shards or a capture: one file, or everything below a folder.
 
     The layout of most of a folder's first files is the folder's. Whatever is broken or of another layout becomes an
@@ -52,6 +56,9 @@ def open_hidden_states(path: str | Path, *, role: str) -> HiddenStates:
     Args:
         path: a file or folder.
         role: what it is to the caller, for errors: ``trained``, ``live``, ``reference``.
+        first_token: the id that each sequence begins with, for layouts that don't store it (``Layout.first_token``).
+        max_files: where a layout keeps several sequences a file, how many are in each only its header tells: of more
+            files than this only as many are listed, at even distances (``HiddenStates.files_left_out``).
 
     Raises:
         InputError: there is nothing that can be read.
@@ -64,10 +71,10 @@ def open_hidden_states(path: str | Path, *, role: str) -> HiddenStates:
     if not is_there:
         raise _no_states(path, role, "no such file or folder")
     if not is_folder:
-        return _open_file(given, path, role)
+        return _open_file(given, path, role, first_token)
     if is_capture(given):
         return _open_capture(given, path, role)
-    return _open_folder(given, path, role)
+    return _open_folder(given, path, role, first_token, max_files)
 
 
 def describe_shards(path: str | Path) -> Layout:
@@ -80,30 +87,72 @@ def describe_shards(path: str | Path) -> Layout:
 
 
 def recognise(table: TensorTable, companions: Companions) -> Recognised:
-    """What the first reader that knows a file makes of it.
+    """What the one reader that knows a file makes of it.
 
     Raises:
-        UnreadableFileError: none knows it, or the one that does can't use it.
+        UnreadableFileError: none knows it, more than one does, or the one that does can't use it.
     """
+    known: list[tuple[Reader, Recognised]] = []
+    unusable: list[UnreadableFileError] = []
     for reader in READERS:
-        recognised = reader.recognise(table, companions)
+        try:
+            recognised = reader.recognise(table, companions)
+        except UnreadableFileError as error:
+            unusable.append(error)
+            continue
         if recognised is not None:
-            return recognised
+            known.append((reader, recognised))
+    if len(known) > 1:
+        names = " or ".join(f"{reader.name} ({reader.written_by})" for reader, _ in known)
+        raise UnreadableFileError(f"ambiguous: its tensors are those of {names}; nothing is guessed: {table}")
+    if known:
+        return known[0][1]
+    if unusable:
+        raise unusable[0]
     raise UnreadableFileError(f"tensors of no layout that is known here: {table}")
 
 
-class _Files:
-    """The files of one folder, capture or single shard by name, and how one of them is read."""
+@dataclass(frozen=True, slots=True)
+class _Looked:
+    """A sequence of a file by the file's header."""
 
-    def __init__(self, root: Path, paths: Mapping[str, str]) -> None:
+    table: TensorTable
+    recognised: Recognised
+    sequence: StoredSequence
+
+
+class _Files:
+    """The files of one folder, capture or single shard by name, and how a sequence of one is read."""
+
+    def __init__(self, root: Path, paths: Mapping[str, str], first_token: int | None) -> None:
         self._root = root
         self._paths = paths
+        self._first_token = first_token
         self._companions: dict[Path, Companions] = {}
+        self._places: dict[str, tuple[str, int]] = {}
         self.layout: Layout | None = None
 
-    def look(self, name: str) -> tuple[TensorTable, Recognised] | Unreadable:
+    def expand(self, names: Iterable[str]) -> tuple[list[str], list[Unreadable]]:
+        """The sequences of files that hold several, ``shard-000000.safetensors#1``, and the files that can't be read.
+
+        How many a file holds only its header tells.
+        """
+        expanded: list[str] = []
+        bad: list[Unreadable] = []
+        for name in names:
+            looked = self.look(name)
+            if isinstance(looked, Unreadable):
+                bad.append(looked)
+                continue
+            for i in range(len(looked.recognised.sequences)):
+                expanded.append(f"{name}#{i}")
+                self._places[expanded[-1]] = (name, i)
+        return expanded, bad
+
+    def look(self, name: str) -> _Looked | Unreadable:
         """One file by its header, held against the layout where that is decided already."""
-        path = self._root / self._paths.get(name, name)
+        file, index = self._places.get(name, (name, 0))
+        path = self._root / self._paths.get(file, file)
         try:
             table = read_table(path)
             recognised = recognise(table, self._beside(path.parent))
@@ -111,7 +160,9 @@ class _Files:
                 _check_alike(self.layout, recognised.layout)
         except (UnreadableFileError, InputError) as error:
             return Unreadable(name, str(error))
-        return table, recognised
+        if index >= len(recognised.sequences):
+            return Unreadable(name, f"the file was rewritten and has only {len(recognised.sequences)} sequences now")
+        return _Looked(table, recognised, recognised.sequences[index])
 
     def open(self, name: str) -> StateSequence | Unreadable:
         """One sequence."""
@@ -119,38 +170,32 @@ class _Files:
         looked = self.look(name)
         if isinstance(looked, Unreadable):
             return looked
-        table, recognised = looked
-        source = table.source
         try:
-            token_ids = recognised.token_ids.read(source).long()
-            mask = None if recognised.loss_mask is None else recognised.loss_mask.read(source)
-        except InputError as error:
+            return read_sequence(name, looked.table.source, looked.sequence)
+        except (UnreadableFileError, InputError) as error:
             return Unreadable(name, str(error))
-        last_state = None if recognised.last_state is None else StoredRows(source, recognised.last_state)
-        return StateSequence(
-            name=name,
-            token_ids=token_ids,
-            slots=tuple(StoredRows(source, slot) for slot in recognised.slots),
-            last_state=last_state,
-            loss_mask=mask,
-        )
 
     def count(self, name: str) -> int | Unreadable:
         """The token ids of one sequence."""
         looked = self.look(name)
-        return looked if isinstance(looked, Unreadable) else looked[1].token_ids.shape[0]
+        if isinstance(looked, Unreadable):
+            return looked
+        try:
+            return count_tokens(looked.table.source, looked.sequence)
+        except (UnreadableFileError, InputError) as error:
+            return Unreadable(name, str(error))
 
     def _beside(self, folder: Path) -> Companions:
         if folder not in self._companions:
-            self._companions[folder] = find_companions(folder)
+            self._companions[folder] = find_companions(folder, self._first_token)
         return self._companions[folder]
 
 
-def _open_file(file: Path, path: str | Path, role: str) -> HiddenStates:
+def _open_file(file: Path, path: str | Path, role: str, first_token: int | None) -> HiddenStates:
     remedy = "a config is for `check-config`" if file.suffix == ".json" else ""
     if file.name == MANIFEST_NAME and is_capture(file.parent):
         remedy = "pass the capture's folder"
-    return _assemble(_Files(file.parent, {}), file, path, role, [file.name], remedy=remedy)
+    return _assemble(_Files(file.parent, {}, first_token), file, path, role, [file.name], remedy=remedy)
 
 
 def _open_capture(folder: Path, path: str | Path, role: str) -> HiddenStates:
@@ -158,15 +203,18 @@ def _open_capture(folder: Path, path: str | Path, role: str) -> HiddenStates:
     files = {sequence.name: sequence.file for sequence in manifest.sequences}
     if not files:
         raise _no_states(path, role, "a capture without sequences", remedy="record it again")
-    return _assemble(_Files(folder, files), folder, path, role, list(files))
+    return _assemble(_Files(folder, files, None), folder, path, role, list(files))
 
 
-def _open_folder(folder: Path, path: str | Path, role: str) -> HiddenStates:
+def _open_folder(
+    folder: Path, path: str | Path, role: str, first_token: int | None, max_files: int | None
+) -> HiddenStates:
     listing = list_shards(folder)
     if not listing.names:
         raise _no_states(path, role, _describe_strangers(listing))
     closed = [Unreadable(name, f"a folder that can't be listed ({why})") for name, why in listing.closed.items()]
-    return _assemble(_Files(folder, listing.paths), folder, path, role, listing.names, unreadable=closed)
+    files = _Files(folder, listing.paths, first_token)
+    return _assemble(files, folder, path, role, listing.names, unreadable=closed, max_files=max_files)
 
 
 def _assemble(
@@ -178,9 +226,10 @@ def _assemble(
     *,
     remedy: str = "",
     unreadable: Iterable[Unreadable] = (),
+    max_files: int | None = None,
 ) -> HiddenStates:
     """Decides the layout by the first files and puts the hidden states together."""
-    found: list[tuple[str, Layout]] = []
+    found: list[tuple[str, Recognised]] = []
     bad: list[Unreadable] = list(unreadable)
     for i, name in enumerate(names[:MAX_SNIFFED]):
         if found and i >= SNIFFED:
@@ -189,21 +238,30 @@ def _assemble(
         if isinstance(looked, Unreadable):
             bad.append(looked)
         else:
-            found.append((name, looked[1].layout))
+            found.append((name, looked.recognised))
     if not found:
         raise _no_states(path, role, _describe_failure(names, bad), remedy=remedy)
-    groups = [[layout for _, layout in found if _difference(first, layout) is None] for _, first in found]
-    layout = max(groups, key=len)[0]
-    bad += [Unreadable(name, why) for name, other in found if (why := _difference(layout, other)) is not None]
+    groups = [[entry for _, entry in found if _difference(first.layout, entry.layout) is None] for _, first in found]
+    chosen = max(groups, key=len)[0]
+    layout = chosen.layout
+    bad += [Unreadable(name, why) for name, other in found if (why := _difference(layout, other.layout)) is not None]
     files.layout = layout
     excluded = {entry.name for entry in bad}
+    kept: Sequence[str] = [name for name in names if name not in excluded] if excluded else names
+    left_out = 0
+    if chosen.several:
+        stride = 1 if max_files is None else max(1, -(-len(kept) // max_files))
+        left_out = len(kept) - len(kept[::stride])
+        kept, unreadable_files = files.expand(kept[::stride])
+        bad += unreadable_files
     return HiddenStates(
         path=root,
         layout=layout,
-        names=[name for name in names if name not in excluded] if excluded else names,
+        names=kept,
         opener=files.open,
         unreadable=tuple(bad),
         counter=files.count,
+        files_left_out=left_out,
     )
 
 

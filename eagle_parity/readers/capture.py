@@ -11,6 +11,7 @@ from eagle_parity.readers.reader import (
     LAYERS_NOT_RECORDED,
     Reader,
     Recognised,
+    StoredSequence,
     all_alike,
     check_slot_count,
     is_state,
@@ -40,11 +41,13 @@ def _recognise(table: TensorTable, companions: Companions) -> Recognised | None:
     if manifest is not None and len(manifest.slots) != len(slots):
         raise UnreadableFileError(f"{len(slots)} slots, where {MANIFEST_NAME} states {len(manifest.slots)}")
     return Recognised(
-        layout=_layout(slots, has_last=last_state is not None, manifest=manifest),
-        token_ids=token_vector(token_ids, TOKEN_IDS),
-        slots=slots,
-        last_state=last_state,
-        loss_mask=mask_vector(table) if LOSS_MASK in table.tensors else None,
+        _layout(slots, has_last=last_state is not None, manifest=manifest),
+        StoredSequence(
+            token_ids=token_vector(token_ids, TOKEN_IDS),
+            slots=slots,
+            last_state=last_state,
+            loss_mask=mask_vector(table) if LOSS_MASK in table.tensors else None,
+        ),
     )
 
 

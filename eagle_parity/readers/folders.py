@@ -8,11 +8,13 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from eagle_parity.readers.containers.raw_objects import PACKED_SUFFIX, STATES_SUFFIX
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-SHARD_SUFFIXES = (".safetensors", ".pt", ".pth", ".ckpt", ".ckpt.gz", ".pt.gz")
+SHARD_SUFFIXES = (".safetensors", ".pt", ".pth", ".ckpt", ".ckpt.gz", ".pt.gz", PACKED_SUFFIX, STATES_SUFFIX)
 
 COMPANION_NAMES = frozenset(
     {
@@ -23,6 +25,10 @@ COMPANION_NAMES = frozenset(
         "optimizer.pt",
         "scheduler.pt",
         "rng_state.pth",
+        "pytorch_model.bin",  # a checkpoint of old
+        "training_args.bin",
+        "optimizer.bin",
+        "scheduler.bin",
     }
 )
 """Tensor files that lie beside shards and hold no states."""

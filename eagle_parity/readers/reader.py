@@ -28,22 +28,51 @@ LAYERS_NOT_RECORDED = (
 
 
 @dataclass(frozen=True, slots=True)
+class StoredSequence:
+    """Where the parts of one sequence lie in a file.
+
+    Attributes:
+        token_ids: integers ``[T]``.
+        slots: ``[T, H]`` each, in concatenation order.
+        last_state: ``[T, H]``, where the layout stores one.
+        loss_mask: ``[T]``, where there is one.
+        scales: ``[T]``, where the states are quantised: a row is what is stored times its scale.
+        attention_mask: ``[T]``, where the sequence is padded on the right and this tells by how much.
+        left_shifted: whether ids and loss mask stand one row early: row t of them is about the token of state t + 1.
+            What belongs to the first state is not in the file.
+        first_token: its id, where somebody has stated it.
+    """
+
+    token_ids: StoredTensor
+    slots: tuple[StoredTensor, ...]
+    last_state: StoredTensor | None = None
+    loss_mask: StoredTensor | None = None
+    scales: StoredTensor | None = None
+    attention_mask: StoredTensor | None = None
+    left_shifted: bool = False
+    first_token: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Recognised:
     """One file that a reader knows.
 
     Attributes:
         layout: what it says of itself and of the files beside it.
-        token_ids: integers ``[T]``.
-        slots: ``[T, H]`` each, in concatenation order.
-        last_state: ``[T, H]``, where the layout stores one.
-        loss_mask: ``[T]``, where there is one.
+        sequence: the one in it, or the first of several.
+        more: the others, in files that hold several.
+        several: whether files of this layout hold several, even where this one has a single one.
     """
 
     layout: Layout
-    token_ids: StoredTensor
-    slots: tuple[StoredTensor, ...]
-    last_state: StoredTensor | None = None
-    loss_mask: StoredTensor | None = None
+    sequence: StoredSequence
+    more: tuple[StoredSequence, ...] = ()
+    several: bool = False
+
+    @property
+    def sequences(self) -> tuple[StoredSequence, ...]:
+        """All of the file."""
+        return (self.sequence, *self.more)
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,6 +16,7 @@ from eagle_parity.readers.reader import (
     LAYERS_NOT_RECORDED,
     Reader,
     Recognised,
+    StoredSequence,
     check_slot_count,
     is_state,
     mask_vector,
@@ -74,11 +75,13 @@ def _recognise(table: TensorTable, _: Companions) -> Recognised | None:
         facts=facts,
     )
     return Recognised(
-        layout=layout,
-        token_ids=token_vector(token_ids, TOKEN_IDS),
-        slots=split_columns(aux.at(0, 0), hidden_size),
-        last_state=last_state,
-        loss_mask=mask_vector(table),
+        layout,
+        StoredSequence(
+            token_ids=token_vector(token_ids, TOKEN_IDS),
+            slots=split_columns(aux.at(0, 0), hidden_size),
+            last_state=last_state,
+            loss_mask=mask_vector(table),
+        ),
     )
 
 

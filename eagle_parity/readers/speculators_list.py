@@ -20,6 +20,7 @@ from eagle_parity.readers.reader import (
     LAYERS_NOT_RECORDED,
     Reader,
     Recognised,
+    StoredSequence,
     all_alike,
     check_slot_count,
     is_state,
@@ -77,11 +78,13 @@ def _recognise(table: TensorTable, companions: Companions) -> Recognised | None:
         facts={"order": "ascending layers", "last_state_stage": "pre_norm", **_facts(companions.data_config)},
     )
     return Recognised(
-        layout=layout,
-        token_ids=token_vector(token_ids, TOKEN_IDS),
-        slots=states[:-1],
-        last_state=states[-1],
-        loss_mask=mask_vector(table),
+        layout,
+        StoredSequence(
+            token_ids=token_vector(token_ids, TOKEN_IDS),
+            slots=states[:-1],
+            last_state=states[-1],
+            loss_mask=mask_vector(table),
+        ),
     )
 
 

@@ -16,6 +16,7 @@ from eagle_parity.readers.reader import (
     LAYERS_NOT_RECORDED,
     Reader,
     Recognised,
+    StoredSequence,
     check_slot_count,
     is_state,
     mask_vector,
@@ -71,11 +72,13 @@ def _recognise(table: TensorTable, companions: Companions) -> Recognised | None:
         facts={"order": "ascending layers", **({"last_state_stage": "pre_norm"} if has_last else {})},
     )
     return Recognised(
-        layout=layout,
-        token_ids=token_vector(token_ids, TOKEN_IDS),
-        slots=parts[:-1] if has_last else parts,
-        last_state=parts[-1] if has_last else None,
-        loss_mask=mask_vector(table),
+        layout,
+        StoredSequence(
+            token_ids=token_vector(token_ids, TOKEN_IDS),
+            slots=parts[:-1] if has_last else parts,
+            last_state=parts[-1] if has_last else None,
+            loss_mask=mask_vector(table),
+        ),
     )
 
 

@@ -1,6 +1,6 @@
 """The containers in which tensors are stored: safetensors and ``torch.save``. A file in, its table of tensors out.
 
-What a file is, its first bytes decide, not its name.
+What a file is, its first bytes decide, not its name; only bare bytes need a name, which leads to their manifest.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ import os
 from typing import TYPE_CHECKING, BinaryIO
 
 from eagle_parity.readers.containers.gzip_file import GZIP_MAGIC, GzipFile, inflated, stamp_of
+from eagle_parity.readers.containers.raw_objects import describe_raw
 from eagle_parity.readers.containers.safetensors_file import looks_like_safetensors, read_safetensors_table
 from eagle_parity.readers.containers.stored_tensor import PlainFile, Source, UnreadableFileError
 from eagle_parity.readers.containers.tensor_table import TensorTable
@@ -36,6 +37,10 @@ def read_table(path: Path) -> TensorTable:
     try:
         if not path.is_file():
             raise UnreadableFileError("no regular file" if path.exists() else "no such file")
+        # First: bare states can begin with the bytes of any magic.
+        raw = describe_raw(path)
+        if raw is not None:
+            return raw
         with path.open("rb") as file:
             head = file.read(_HEAD_BYTES)
             if head.startswith(GZIP_MAGIC) and not looks_like_safetensors(head):

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import importlib.util
 import os
+import struct
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Protocol
 
@@ -40,7 +41,10 @@ ITEM_BYTES: dict[str, int] = {
 """Bytes of one number, by the name that torch gives the dtype."""
 
 STATE_DTYPES = frozenset({"bfloat16", "float16", "float32", "float64"})
-"""What hidden states are stored in. Float8 needs a scale beside it, which the layout would have to know."""
+"""What hidden states are stored in as they are."""
+
+QUANTISED_DTYPES = frozenset({"float8_e4m3fn", "float8_e5m2"})
+"""What hidden states are stored in with a scale beside them."""
 
 MAX_READ_BYTES = 32 * 1024 * 1024
 """At once, where a slot lies between others: what is read is several times what is kept."""
@@ -253,6 +257,63 @@ class StoredRows:
         if not 0 <= start <= stop <= self.tokens:
             raise IndexError(f"rows {start} to {stop} of {self.tokens}")
         return self.stored.between(0, start, stop).read(self.source)
+
+
+@dataclass(frozen=True, slots=True)
+class ScaledRows:
+    """One quantised state ``[T, H]`` with a scale a row; what is read is dequantised.
+
+    Attributes:
+        source: where the bytes are.
+        stored: the two-dimensional tensor.
+        scales: ``[T]``.
+    """
+
+    source: Source
+    stored: StoredTensor
+    scales: StoredTensor
+
+    @property
+    def tokens(self) -> int:
+        """T."""
+        return self.stored.shape[0]
+
+    @property
+    def hidden_size(self) -> int:
+        """H."""
+        return self.stored.shape[1]
+
+    @property
+    def dtype(self) -> str:
+        """As stored: it says how coarse the numbers are, whatever they are read as."""
+        return self.stored.dtype
+
+    def read(self, start: int, stop: int) -> torch.Tensor:
+        """Rows ``start`` to ``stop`` as float32 ``[stop - start, H]``.
+
+        Raises:
+            IndexError: not 0 <= start <= stop <= T.
+            InputError: the file has changed since it was opened.
+        """
+        if not 0 <= start <= stop <= self.tokens:
+            raise IndexError(f"rows {start} to {stop} of {self.tokens}")
+        states = self.stored.between(0, start, stop).read(self.source)
+        scales = self.scales.between(0, start, stop).read(self.source)
+        return states.float() * scales.float()[:, None]
+
+
+_INTEGER_CODES = {"uint8": "B", "bool": "B", "int8": "b", "int16": "h", "int32": "i", "int64": "q"}
+"""What the standard library calls the integer dtypes."""
+
+
+def read_integers(source: Source, stored: StoredTensor) -> list[int]:
+    """A vector of integers without gaps, read without torch.
+
+    Raises:
+        InputError: the file has changed since its header was read.
+    """
+    data = source.read(stored.start, stored.numbers * ITEM_BYTES[stored.dtype])
+    return list(struct.unpack(f"<{stored.numbers}{_INTEGER_CODES[stored.dtype]}", data))
 
 
 def require_torch() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping  # noqa: TC003  a dataclass field
 from dataclasses import dataclass, field
+from typing import TypeAlias
 
 from eagle_parity.readers.containers.stored_tensor import Source, StoredTensor  # noqa: TC001  dataclass fields
 
@@ -13,6 +14,8 @@ _KEYS_TOLD = 8
 _NAME_TOLD = 60
 """A name in a message; whatever is longer was not written to be read."""
 
+Constant: TypeAlias = "str | int | float | bool | None"
+
 
 @dataclass(frozen=True, slots=True)
 class TensorTable:
@@ -20,10 +23,12 @@ class TensorTable:
 
     Attributes:
         source: where their bytes are.
-        container: ``safetensors`` or ``torch``.
+        container: ``safetensors``, ``torch``, or ``mooncake`` and ``torchspec`` for bare bytes with a manifest beside.
         tensors: by key.
         lists: lists of tensors by key; only torch files have any.
         others: keys whose value is neither.
+        constants: those of them whose value is text, a number, a truth value or nothing.
+        records: where the file is a list of tables, these; it has no tensors of its own then.
         metadata: the strings of a safetensors header's ``__metadata__``.
     """
 
@@ -32,10 +37,14 @@ class TensorTable:
     tensors: Mapping[str, StoredTensor]
     lists: Mapping[str, tuple[StoredTensor, ...]] = field(default_factory=dict)
     others: tuple[str, ...] = ()
+    constants: Mapping[str, Constant] = field(default_factory=dict)
+    records: tuple[TensorTable, ...] = ()
     metadata: Mapping[str, str] = field(default_factory=dict)
 
     def __str__(self) -> str:
         """The keys with shapes and dtypes, as one line: ``input_ids [38] int64, hidden_states list of 4``."""
+        if self.records:
+            return f"list of {len(self.records):,}, the first with {self.records[0]}"
         words = [f"{shorten(key)} {tensor}" for key, tensor in self.tensors.items()]
         words += [f"{shorten(key)} list of {len(value)}" for key, value in self.lists.items()]
         words += [shorten(key) for key in self.others]

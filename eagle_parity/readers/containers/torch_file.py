@@ -23,6 +23,8 @@ from eagle_parity.readers.containers.tensor_table import TensorTable, shorten
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from eagle_parity.readers.containers.tensor_table import Constant
+
 ZIP_MAGIC = b"PK\x03\x04"
 PICKLE_MAGIC = b"\x80"
 
@@ -191,10 +193,15 @@ def _no_place(storage: Storage) -> int:
 
 
 def _table(value: Any, source: Source) -> TensorTable:
+    if isinstance(value, list | tuple) and value and all(isinstance(entry, dict) for entry in value):
+        return TensorTable(source, "torch", {}, records=tuple(_table(entry, source) for entry in value))
     if not isinstance(value, dict):
-        raise UnreadableFileError(f"torch.save of a {type(value).__name__}; expected a dict of tensors")
+        raise UnreadableFileError(
+            f"torch.save of a {type(value).__name__}; expected a dict of tensors, or a list of them"
+        )
     tensors: dict[str, StoredTensor] = {}
     lists: dict[str, tuple[StoredTensor, ...]] = {}
+    constants: dict[str, Constant] = {}
     others: list[str] = []
     for key, entry in value.items():
         if isinstance(entry, StoredTensor):
@@ -203,7 +210,9 @@ def _table(value: Any, source: Source) -> TensorTable:
             lists[str(key)] = tuple(entry)
         else:
             others.append(str(key))
-    return TensorTable(source, "torch", tensors, lists, tuple(others))
+            if entry is None or isinstance(entry, str | int | float):
+                constants[str(key)] = entry
+    return TensorTable(source, "torch", tensors, lists, tuple(others), constants)
 
 
 def looks_like_torch_zip(head: bytes) -> bool:
