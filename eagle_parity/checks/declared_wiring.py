@@ -17,7 +17,9 @@ def run(comparison: Comparison) -> Outcomes:
     """One finding a side whose declaration the reference contradicts."""
     for role, side in (("trained", comparison.measurements.trained), ("live", comparison.measurements.live)):
         if side.last_state_note:
-            yield Skip(check=f"last state ({role})", reason=side.last_state_note)
+            yield Skip(
+                check=f"last state ({role})", reason=side.last_state_note, blocks_verdict=side.last_state_guessed
+            )
     if not comparison.enough:
         return
     measurements, views = comparison.measurements, comparison.views

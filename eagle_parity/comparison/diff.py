@@ -36,6 +36,7 @@ if TYPE_CHECKING:
 
     import torch
 
+    from eagle_parity.comparison.last_state import Settled
     from eagle_parity.comparison.pairing import Pairing
     from eagle_parity.comparison.views import SlotView
     from eagle_parity.results import Result
@@ -112,10 +113,10 @@ def measure_diff(inputs: DiffInputs, progress: Callable[[str], None]) -> tuple[M
         inputs.trained,
         "trained",
         inputs.trained_boundaries,
-        note=notes.get("trained"),
+        settled=notes.get("trained"),
         num_layers=num_layers,
     )
-    live = _side(inputs.live, "live", inputs.live_boundaries, note=notes.get("live"), num_layers=num_layers)
+    live = _side(inputs.live, "live", inputs.live_boundaries, settled=notes.get("live"), num_layers=num_layers)
     tally = _tally(pairing)
     comparable = trained.hidden_size == live.hidden_size
     measured = measure_pairs(pairing.pairs if comparable else [], aligner, _known(aligner), progress)
@@ -151,7 +152,7 @@ def _side(
     role: str,
     boundaries: tuple[BoundaryEntry, ...] | None,
     *,
-    note: str | None,
+    settled: Settled | None,
     num_layers: int | None,
 ) -> Side:
     layout = states.layout
@@ -174,7 +175,8 @@ def _side(
         declared=declared,
         declared_by=declared_by,
         last_state_declared=last_state if last_state is not None else _pre_norm(states, num_layers),
-        last_state_note=note,
+        last_state_note=None if settled is None else str(settled),
+        last_state_guessed=settled is not None and settled.guessed,
     )
 
 

@@ -198,6 +198,7 @@ class Side(msgspec.Struct, frozen=True, kw_only=True):
         last_state: identity of the last state against its candidates.
         last_state_declared: the boundary it was said to be.
         last_state_note: how an undecided final state was settled.
+        last_state_guessed: whether that was a guess.
         unreadable: files that couldn't be read: name and reason.
     """
 
@@ -208,6 +209,7 @@ class Side(msgspec.Struct, frozen=True, kw_only=True):
     last_state: StateMeasurement | None = None
     last_state_declared: BoundaryEntry = None
     last_state_note: str | None = None
+    last_state_guessed: bool = False
     unreadable: list[tuple[str, str]] = []
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from eagle_parity.comparison.identity import (
     Identity,
@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
     from eagle_parity.comparison.measurements import Candidate, Measurements, SlotMeasurement
     from eagle_parity.comparison.thresholds import Thresholds
+
+Side: TypeAlias = Literal["live", "trained"]
 
 MIN_BAD_ROWS = 2
 """One bad row of a short sequence is an accident of rounding; two are a pattern."""
@@ -52,14 +54,19 @@ class SlotView:
     bad_row_limit: float
 
     @property
-    def sides_to_explain(self) -> tuple[Literal["live", "trained"], Literal["live", "trained"]]:
-        """Whose state is taken for the changed one first: the live one's, unless that is a boundary and the other not.
+    def sides_to_explain(self) -> tuple[Side, ...]:
+        """Whose state is taken for the changed one, in the order of preference.
 
-        Either can be called the changed one: twice the one is half of the other.
+        Either can be: twice the one is half of the other. But a state that was found to be a boundary as it stands
+        needs no explanation, and must not get one: a norm of itself with fitted gains comes near to many a state.
         """
-        if settled(self.live) and not settled(self.trained):
-            return ("trained", "live")
-        return ("live", "trained")
+        if settled(self.trained) and settled(self.live):
+            assert self.trained is not None  # noqa: S101  settled implies an identity
+            assert self.live is not None  # noqa: S101  as above
+            return ("live",) if self.live.candidate.distance >= self.trained.candidate.distance else ("trained",)
+        if settled(self.trained):
+            return ("live",)
+        return ("trained",) if settled(self.live) else ("live", "trained")
 
 
 @dataclass(frozen=True)

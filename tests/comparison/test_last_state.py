@@ -103,6 +103,26 @@ def test_where_nothing_tells_both_are_compared_whole() -> None:
     assert len(result.measurements["slots"]) == 4
 
 
+@pytest.mark.parametrize("longer", ["trained", "live"])
+def test_one_state_more_where_both_leave_it_open_leaves_the_verdict_open(longer: str) -> None:
+    sides = {"trained": undecided([2, 5, 7]), "live": undecided([2, 5, 7]), longer: undecided([2, 5, 7, 10])}
+    result = compare(sides["trained"], sides["live"])
+    assert names(result) == []
+    assert result.verdict == "inconclusive"
+    assert told(result, "trained" if longer == "live" else "live").startswith("slot: ")
+    assert told(result, longer).startswith("last state: a guess, as it has one state more than the other side")
+    assert any(skip.blocks_verdict and f"--{longer}-boundaries" in skip.reason for skip in result.skipped)
+    # Said, or measured, it is no guess.
+    result = compare(sides["trained"], sides["live"], **{f"{longer}_boundaries": (2, 5, 7)})
+    assert (names(result), result.verdict) == ([], "pass")
+    result = compare(sides["trained"], sides["live"], reference=reference())
+    assert (names(result), result.verdict) == ([], "pass")
+    # And a wrong layer is an error whichever it is.
+    wrong = undecided([2, 5, 8]) if longer == "trained" else undecided([2, 5, 8, 10])
+    other = sides["trained"]
+    assert names(compare(other, wrong, reference=reference())) == ["layer-mismatch"]
+
+
 def test_a_number_of_slots_that_fits_neither_way_is_a_slot_count() -> None:
     result = compare(undecided([2, 5, 7, 10]), decided([2, 5]))
     assert names(result) == ["slot-count"]

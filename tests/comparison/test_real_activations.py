@@ -381,6 +381,19 @@ def test_noise_is_unexplained(real: RealStates, given: str) -> None:
     assert the_error(compare(real, real.side(kind="bfloat16", spoil=noisy), given), "unexplained-difference").slot == 1
 
 
+@pytest.mark.parametrize("seed", range(6))
+def test_a_known_trained_state_is_not_explained_by_a_norm_of_itself(real: RealStates, seed: int) -> None:
+    """With some hundred tokens, gains can be fitted that make boundary 16 out of its own normed rows."""
+    generator = torch.Generator().manual_seed(seed)
+    few: dict[str, Any] = {"texts": [seed % 3, 3], "rows": 50}
+
+    def noisy(slots: list[torch.Tensor], _: int) -> list[torch.Tensor]:
+        return [slots[0], torch.randn(slots[1].shape, generator=generator) * slots[1][1:].float().std(), slots[2]]
+
+    live = real.side(kind="bfloat16", spoil=noisy, **few)
+    assert the_error(compare(real, live, "reference", real.side(**few)), "unexplained-difference").slot == 1
+
+
 @pytest.mark.parametrize("slots", [(1,), (0, 1, 2)])
 @pytest.mark.parametrize("given", HELP)
 def test_stale_rows_show_although_the_median_agrees(real: RealStates, slots: tuple[int, ...], given: str) -> None:
