@@ -258,7 +258,9 @@ def test_a_class_that_no_table_knows_is_not_guessed() -> None:
 READ = json.loads((Path(__file__).parent / "sglang_classes.json").read_text())["setters"]
 """By class, then by the file that its setter is in, "no setter" or "absent": the releases."""
 
-CLASSES_OF_RULES = sorted({a for rule in (*CLASSES, *NO_SETTER) for a in rule.architectures})
+CLASSES_OF_RULES = sorted(
+    {a for rule in CLASSES for a in rule.architectures} | {a for refused in NO_SETTER for a in refused.architectures}
+)
 
 
 @pytest.mark.parametrize("architecture", CLASSES_OF_RULES)
@@ -279,7 +281,7 @@ def test_every_class_and_version_was_read_and_has_the_rule_that_was_found(archit
 
 def test_every_version_has_one_rule_for_keys_and_for_each_width() -> None:
     for version in VERSIONS:
-        for rules in ((KEYS,), LLAMA_WIDTHS, BUFFERS):
+        for rules in ([KEYS], [*LLAMA_WIDTHS], [*BUFFERS]):
             assert sum(in_range(version, r.first, r.last) for r in rules) == 1, version
         assert sum(in_range(version, r.first, r.last) for r in DEEPSEEK_WIDTHS) == (
             parse_version(version) >= parse_version("0.5.12")
