@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import errno
 import os
+import re
+import shutil
+import stat
 import tempfile
 from contextlib import contextmanager
 from pathlib import Path
@@ -16,9 +20,21 @@ if TYPE_CHECKING:
 PRIVATE_MODE = 0o600
 PUBLIC_MODE = 0o644
 
+_NAME_KEPT = 40
+"""Characters of the final name that its temporary name has: with all of them it could be longer than names may be."""
+
+_MAX_LINKS = 40
+"""As many links as Linux follows before it calls them a loop."""
+
+_DESCRIPTORS = re.compile(r"/proc/(self|\d+)(/task/\d+)?/fd|/dev/fd")
+"""Folders in which a name is a stream that is open already, such as ``/dev/stdout``."""
+
 
 def write_atomically(path: str | Path, data: bytes, *, private: bool = False) -> None:
-    """Writes to a temporary name in the same folder, then renames.
+    """Writes to a temporary name beside the file, then renames.
+
+    A link is followed: what it points to is replaced, the link stays. What exists and is no regular file (a pipe, a
+    terminal, ``/dev/stdout``) is written to as it is, since renaming would put a file in its place.
 
     Args:
         path: the final name.
@@ -28,23 +44,15 @@ def write_atomically(path: str | Path, data: bytes, *, private: bool = False) ->
     Raises:
         InputError: the folder isn't there or can't be written to.
     """
-    target = Path(path)
-    temporary = ""
-    try:
-        handle, temporary = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.", suffix=".part")
-        with os.fdopen(handle, "wb") as file:
-            file.write(data)
-        os.chmod(temporary, PRIVATE_MODE if private else PUBLIC_MODE)  # noqa: PTH101  mkstemp gives a string
-        os.replace(temporary, target)  # noqa: PTH105  as above
-    except OSError as error:
-        if temporary:
-            Path(temporary).unlink(missing_ok=True)
-        raise InputError(target, f"can't be written ({error.strerror or error})") from error
+    with replace_when_written(path, private=private) as temporary, Path(temporary).open("wb") as file:
+        file.write(data)
 
 
 @contextmanager
 def replace_when_written(path: str | Path, *, private: bool = False) -> Iterator[str]:
-    """A temporary name in the same folder, for a writer that wants a name; renamed when the block ends without error.
+    """A temporary name beside the file, for a writer that wants a name; renamed when the block ends without error.
+
+    What is no regular file gets the bytes instead, as in ``write_atomically``.
 
     Args:
         path: the final name.
@@ -53,17 +61,56 @@ def replace_when_written(path: str | Path, *, private: bool = False) -> Iterator
     Raises:
         InputError: the folder isn't there or can't be written to.
     """
-    target = Path(path)
     temporary = ""
     try:
-        handle, temporary = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.", suffix=".part")
+        target = _file_to_replace(path)
+        folder = None if target is None else target.parent
+        handle, temporary = tempfile.mkstemp(dir=folder, prefix=f".{Path(path).name[:_NAME_KEPT]}.", suffix=".part")
         os.close(handle)
         yield temporary
-        os.chmod(temporary, PRIVATE_MODE if private else PUBLIC_MODE)  # noqa: PTH101  mkstemp gives a string
-        os.replace(temporary, target)  # noqa: PTH105  as above
+        if target is None:
+            with Path(temporary).open("rb") as written, Path(path).open("ab") as stream:
+                shutil.copyfileobj(written, stream)
+        else:
+            os.chmod(temporary, PRIVATE_MODE if private else PUBLIC_MODE)  # noqa: PTH101  mkstemp gives a string
+            os.replace(temporary, target)  # noqa: PTH105  as above
     except OSError as error:
-        raise InputError(target, f"can't be written ({error.strerror or error})") from error
+        raise InputError(path, f"can't be written ({error.strerror or error})") from error
     finally:
         # After the rename the name is gone; after any failure, Ctrl-C too, the half file must not stay.
         if temporary:
             Path(temporary).unlink(missing_ok=True)
+
+
+def _file_to_replace(path: str | Path) -> Path | None:
+    """The file behind all links, be it there or not; None where the path is something else than a file.
+
+    Raises:
+        OSError: a folder, links in a circle, or a name that can't be one.
+    """
+    given = Path(path)
+    if "\0" in str(given):
+        raise OSError(errno.EINVAL, "a NUL in its name")
+    if _is_stream(given):
+        return None
+    try:
+        status = given.stat()
+    except FileNotFoundError:
+        return Path(os.path.realpath(given))  # of a link to nothing, what it points to is made
+    if stat.S_ISDIR(status.st_mode):
+        raise IsADirectoryError(errno.EISDIR, "Is a directory")
+    return Path(os.path.realpath(given)) if stat.S_ISREG(status.st_mode) else None
+
+
+def _is_stream(path: Path) -> bool:
+    """Whether a path names a stream of a process, though a regular file may stand behind it.
+
+    To rename over that file would take what stands in it already, and leave the stream with a file without a name.
+    """
+    for _ in range(_MAX_LINKS):
+        if _DESCRIPTORS.fullmatch(os.path.realpath(path.parent)):
+            return True
+        if not path.is_symlink():
+            return False
+        path = path.parent / path.readlink()
+    return False
