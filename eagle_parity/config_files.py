@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from eagle_parity.errors import InputError
+from eagle_parity.input_files import A_FOLDER, NOTHING_THERE, read_bounded, why_no_file
 from eagle_parity.quoting import MAX_INTEGER
 
 if TYPE_CHECKING:
@@ -47,14 +48,17 @@ def read_config(source: str, *, what: str) -> ConfigFile:
     Raises:
         InputError: nothing is there, or it isn't a JSON object.
     """
+    if not source:
+        raise InputError("''", "an empty path", expected=what)
     path = Path(source).expanduser()
-    if path.is_dir():
+    missing = why_no_file(path)
+    if missing == A_FOLDER:
         path = path / "config.json"
-        if not path.is_file():
+        if why_no_file(path) is not None:
             raise InputError(source, "no config.json in this folder", expected=what)
-    elif not path.is_file():
-        if path.exists() or not _HUB_ID.fullmatch(source):
-            raise InputError(source, "no such file or folder", expected=what)
+    elif missing is not None:
+        if missing != NOTHING_THERE or not _HUB_ID.fullmatch(source):
+            raise InputError(source, missing, expected=what)
         path = _download(source, what=what)
     return ConfigFile(source=source, path=path, folder=path.parent, config=read_json_object(path, what=what))
 
@@ -66,12 +70,7 @@ def read_json_object(path: Path, *, what: str) -> Mapping[str, Any]:
         InputError: too large, not JSON, not an object.
     """
     try:
-        size = path.stat().st_size
-        if size > MAX_CONFIG_BYTES:
-            raise InputError(path, f"{size:,} bytes", expected=f"{what}, which is JSON of a few kilobytes")
-        value = json.loads(path.read_bytes())
-    except OSError as error:
-        raise InputError(path, error.strerror or str(error), expected=what) from error
+        value = json.loads(read_bounded(path, MAX_CONFIG_BYTES, expected=f"{what}, which is JSON of a few kilobytes"))
     except (ValueError, RecursionError) as error:
         raise InputError(path, f"not JSON ({str(error)[:80]})", expected=what) from error
     if not isinstance(value, dict):

@@ -10,6 +10,7 @@ import msgspec
 
 from eagle_parity.errors import InputError, UsageError
 from eagle_parity.findings import UNREADABLE_SHARD, Finding
+from eagle_parity.input_files import read_bounded
 from eagle_parity.results import (
     INFORMING_COMMANDS,
     NOTHING_JUDGED,
@@ -91,13 +92,7 @@ def _files(sources: Sequence[str], errors: list[InputError]) -> Iterator[Path]:
 
 
 def _read(path: Path) -> Result:
-    try:
-        size = path.stat().st_size
-        if size > MAX_RESULT_BYTES:
-            raise InputError(path, f"{size:,} bytes", expected=f"a result of at most {MAX_RESULT_BYTES:,} bytes")
-        data = path.read_bytes()
-    except OSError as error:
-        raise InputError(path, error.strerror or str(error), expected=EXPECTED) from error
+    data = read_bounded(path, MAX_RESULT_BYTES, expected=EXPECTED)
     if not data.strip():
         raise InputError(path, "the file is empty", expected=EXPECTED)
     return decode_result(data, path=path)

@@ -5,14 +5,15 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass
 from itertools import islice
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from eagle_parity.errors import InputError
+from eagle_parity.input_files import check_file
 from eagle_parity.quoting import one_line
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
+    from pathlib import Path
 
     from transformers import PreTrainedTokenizerBase
 
@@ -123,7 +124,7 @@ def prompt_sequences(path: str | Path, target_dir: str | Path) -> Iterator[Token
     Raises:
         InputError: the file can't be read or isn't one, or an entry needs a tokenizer that isn't there.
     """
-    path = Path(path)
+    path = check_file(path, expected=f"a prompt file: {_EXPECTED}")
     tokenizer: PreTrainedTokenizerBase | None = None
     for name, entry in _entries(path):
         if isinstance(entry, SkippedSequence):

@@ -8,13 +8,16 @@ from __future__ import annotations
 
 import os
 import sys
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from typer.core import TyperCommand
 
 from eagle_parity import __version__
 from eagle_parity.cli import COMMANDS, GROUPS
-from eagle_parity.errors import ParityError
+from eagle_parity.cli.streams import discard, is_of_stdout, mend_streams, say_on_stderr, write_stdout
+from eagle_parity.errors import ParityError, UsageError
+from eagle_parity.results import ExitStatus
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -38,7 +41,7 @@ app = typer.Typer(
 
 def _print_version(value: bool) -> None:
     if value:
-        sys.stdout.write(f"eagle-parity {__version__}\n")
+        write_stdout(f"eagle-parity {__version__}\n")
         raise typer.Exit
 
 
@@ -64,15 +67,37 @@ def root(
     if defaults is not None:
         from eagle_parity.cli.defaults import read_defaults
 
-        context.default_map = read_defaults(defaults)
+        context.default_map = read_defaults(defaults, context.command)
+
+
+class Command(TyperCommand):
+    """A subcommand that takes no empty text.
+
+    A path, an engine or a list of boundaries is never empty; an empty path would be read as the current folder. It is
+    what an unset variable of a shell looks like: ``--output "$OUT"``.
+    """
+
+    def invoke(self, ctx: Any) -> Any:
+        """Runs it, if no argument and no option is empty.
+
+        Raises:
+            UsageError: one is.
+        """
+        for parameter in self.get_params(ctx):
+            value = ctx.params.get(parameter.name)
+            if value == "" or (isinstance(value, list | tuple) and "" in value):
+                label = max(parameter.opts, key=len)
+                label = label if label.startswith("-") else parameter.metavar or label.upper()
+                raise UsageError(f"{label} is empty: give it a value, or leave it out")
+        return super().invoke(ctx)
 
 
 for _name, _command in COMMANDS.items():
-    app.command(_name, no_args_is_help=False)(_command)
+    app.command(_name, cls=Command, no_args_is_help=False)(_command)
 for _name, _group in GROUPS.items():
     _subcommands = typer.Typer(no_args_is_help=True)
     for _subname, _command in _group.commands.items():
-        _subcommands.command(_subname, no_args_is_help=False)(_command)
+        _subcommands.command(_subname, cls=Command, no_args_is_help=False)(_command)
     # A group of one would otherwise be merged into its only subcommand.
     _subcommands.callback()(lambda: None)
     app.add_typer(_subcommands, name=_name, help=_group.help)
@@ -80,17 +105,27 @@ for _name, _group in GROUPS.items():
 
 def run(arguments: Sequence[str]) -> int:
     """Runs one call and returns its exit status; prints an error as one line on stderr."""
+    mend_streams()
     try:
-        status = _run(arguments)
+        status = call(arguments)
         sys.stdout.flush()
     except BrokenPipeError:
         # Whoever read stdout has seen enough; the interpreter must not try to flush it again.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        discard(sys.stdout)
         return BROKEN_PIPE
+    except OSError as error:
+        # Of all that can fail to be read or written, only stdout gets here: see call().
+        discard(sys.stdout)
+        return _fail(f"stdout: can't be written ({error.strerror or error}); expected a place for the result")
     return status
 
 
-def _run(arguments: Sequence[str]) -> int:
+def call(arguments: Sequence[str]) -> int:
+    """As ``run``, for a caller that has written to stdout itself and has to know when that fails.
+
+    Raises:
+        OSError: stdout can't be written to; BrokenPipeError where nobody reads it any more.
+    """
     debug = "--debug" in arguments or bool(os.environ.get("EAGLE_PARITY_DEBUG"))
     arguments = [argument for argument in arguments if argument != "--debug"]
     try:
@@ -109,13 +144,17 @@ def _run(arguments: Sequence[str]) -> int:
             raise stop.__context__ from None
         raise
     except Exception as error:  # the last stop: a bug is told in one line
-        if debug:
+        if debug or is_of_stdout(error):
             raise
-        told = _usage_error(error)
-        if told is not None:
-            return _fail(told) if told else 2
-        return _fail(f"internal error, please report it: {type(error).__name__}: {error} (--debug shows where)")
+        return _fail_by(error)
     return status if isinstance(status, int) else 0
+
+
+def _fail_by(error: Exception) -> int:
+    told = _usage_error(error)
+    if told is not None:
+        return _fail(told) if told else ExitStatus.USAGE
+    return _fail(f"internal error, please report it: {type(error).__name__}: {error} (--debug shows where)")
 
 
 def _usage_error(error: Exception) -> str | None:
@@ -137,8 +176,8 @@ def _usage_error(error: Exception) -> str | None:
 def _fail(message: str) -> int:
     from eagle_parity.reporters.escaping import visible
 
-    sys.stderr.write(f"eagle-parity: error: {visible(' '.join(message.split()))}\n")
-    return 2
+    say_on_stderr(f"eagle-parity: error: {visible(' '.join(message.split()))}\n")
+    return ExitStatus.USAGE
 
 
 def main() -> None:

@@ -2,40 +2,81 @@
 
 from __future__ import annotations
 
-from pathlib import Path
+import difflib
 from typing import Any
 
 import yaml
 
 from eagle_parity.config_files import MAX_CONFIG_BYTES
-from eagle_parity.errors import InputError
+from eagle_parity.errors import InputError, UsageError
+from eagle_parity.input_files import read_bounded
+from eagle_parity.quoting import quoted
 
 _EXPECTED = "YAML such as  check-config: {target: ./target, engine: [sglang@0.5.23]}"
 
 
-def read_defaults(source: str) -> dict[str, dict[str, Any]]:
-    """Values by subcommand and option, with ``-`` or ``_`` in option names.
+def read_defaults(source: str, program: Any) -> dict[str, Any]:
+    """Values by subcommand and parameter, as the command line library takes them.
+
+    Options are named with ``-`` or ``_``. One that may be given several times takes a list, or a single value.
+
+    Args:
+        source: the file.
+        program: the command whose subcommands and options the file is held against.
 
     Raises:
         InputError: no such file, not YAML, or not a mapping of mappings.
+        UsageError: a subcommand or an option that there isn't, or a value of a kind that the option doesn't take.
     """
-    path = Path(source)
     try:
-        if path.stat().st_size > MAX_CONFIG_BYTES:
-            raise InputError(source, "too large", expected=_EXPECTED)
-        values = yaml.safe_load(path.read_bytes())
-    except OSError as error:
-        raise InputError(source, error.strerror or str(error), expected=_EXPECTED) from error
+        values = yaml.safe_load(read_bounded(source, MAX_CONFIG_BYTES, expected=_EXPECTED))
     except (yaml.YAMLError, RecursionError, ValueError) as error:
         raise InputError(source, f"not YAML ({' '.join(str(error).split())[:120]})", expected=_EXPECTED) from error
-    if not isinstance(values, dict) or not all(isinstance(v, dict) for v in values.values()):
-        raise InputError(source, "not a mapping of subcommands to options", expected=_EXPECTED)
-    return {str(command): _by_parameter(options) for command, options in values.items()}
+    return _by_command(source, program, values)
 
 
-def _by_parameter(options: dict[Any, Any], depth: int = 0) -> dict[str, Any]:
-    # One level more for commands with subcommands: capture: {transformers: {max-tokens: 40}}.
-    return {
-        str(option).replace("-", "_"): _by_parameter(value, 1) if isinstance(value, dict) and depth == 0 else value
-        for option, value in options.items()
+def _by_command(source: str, group: Any, values: object, path: str = "") -> dict[str, Any]:
+    if not isinstance(values, dict):
+        what = f"{path}is no mapping" if path else "not a mapping"
+        raise InputError(source, f"{what} of subcommands to options", expected=_EXPECTED)
+    made: dict[str, Any] = {}
+    for name, options in values.items():
+        command = group.commands.get(str(name))
+        if command is None:
+            raise UsageError(f"{source}: no subcommand {path}{quoted(name)}{_nearest(str(name), list(group.commands))}")
+        deeper = f"{path}{name}: "
+        if hasattr(command, "commands"):
+            made[str(name)] = _by_command(source, command, options, deeper)
+        elif isinstance(options, dict):
+            made[str(name)] = _by_parameter(source, command, options, deeper)
+        else:
+            raise InputError(source, f"{deeper}not a mapping of options to values", expected=_EXPECTED)
+    return made
+
+
+def _by_parameter(source: str, command: Any, options: dict[Any, Any], path: str) -> dict[str, Any]:
+    known = {
+        name.lstrip("-"): parameter
+        for parameter in command.params
+        for name in (*parameter.opts, *parameter.secondary_opts)
+        if name.startswith("--")
     }
+    made: dict[str, Any] = {}
+    for name, value in options.items():
+        parameter = known.get(str(name).replace("_", "-"))
+        if parameter is None:
+            raise UsageError(f"{source}: {path}no option {quoted(name)}{_nearest(str(name), list(known))}")
+        given = value if isinstance(value, list) else [value]
+        if not all(isinstance(entry, str | int | float) for entry in given):
+            raise UsageError(f"{source}: {path}{name}: {quoted(value)}; expected a text, a number, or yes or no")
+        if isinstance(value, list) and not parameter.multiple:
+            raise UsageError(
+                f"{source}: {path}{name}: a list, but the option takes one value, such as 3,31,59 in quotes"
+            )
+        made[parameter.name] = given if parameter.multiple else value
+    return made
+
+
+def _nearest(name: str, known: list[str]) -> str:
+    near = difflib.get_close_matches(name.replace("_", "-"), known, n=2)
+    return f"; did you mean {' or '.join(near)}?" if near else f"; there are {', '.join(sorted(known))}"

@@ -24,20 +24,20 @@ def demo(
 
     Example: eagle-parity demo
     """
+    import contextlib
     import tempfile
     from pathlib import Path
 
-    from eagle_parity.cli.app import run
+    from eagle_parity.cli.app import call
     from eagle_parity.demo.story import tell
     from eagle_parity.errors import InputError
 
-    if output is None:
-        with tempfile.TemporaryDirectory(prefix="eagle-parity-demo-") as folder:
-            return tell(Path(folder), run, color=color.value)
-    kept = Path(output)
     try:
+        temporary = None if output else tempfile.TemporaryDirectory(prefix="eagle-parity-demo-")
+        kept = Path(output or "") if temporary is None else Path(temporary.name)
         kept.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         found = f"can't be made ({error.strerror or error})"
-        raise InputError(output, found, expected="a folder for results") from error
-    return tell(kept, run, color=color.value)
+        raise InputError(output or "a temporary folder", found, expected="a folder for results") from error
+    with temporary or contextlib.nullcontext():
+        return tell(kept, call, color=color.value)

@@ -9,6 +9,7 @@ import sys
 from typing import TYPE_CHECKING
 
 from eagle_parity.cli.options import Color, Format
+from eagle_parity.cli.streams import write_stdout
 from eagle_parity.files import write_atomically
 from eagle_parity.reporters import Style, render
 from eagle_parity.results import ExitStatus, FailOn, exit_status
@@ -41,8 +42,7 @@ def finish(
     if output is None:
         if isinstance(sys.stdout, io.TextIOWrapper):
             sys.stdout.reconfigure(errors="backslashreplace")  # a Latin-1 stdout must not turn a result into a crash
-        sys.stdout.write(text)
-        sys.stdout.flush()
+        write_stdout(text)
     else:
         write_atomically(output, text.encode())
     return exit_status(result, fail_on)

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import shlex
-import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from eagle_parity.cli.streams import write_stdout
 from eagle_parity.findings import SPURIOUS_EMBEDDING
 from eagle_parity.results import ExitStatus, Result, decode_result
 from eagle_parity.wiring import format_boundaries
@@ -143,5 +143,4 @@ def _read(path: Path) -> Result:
 
 
 def _say(text: str) -> None:
-    sys.stdout.write(text)
-    sys.stdout.flush()
+    write_stdout(text)

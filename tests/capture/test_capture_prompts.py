@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import sys
 from pathlib import Path
@@ -104,6 +105,15 @@ def test_files_that_hold_no_prompts(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     with pytest.raises(InputError, match="expected a prompt file"):
         list(prompt_sequences(tmp_path, NO_TOKENIZER))
     assert list(prompt_sequences(write(tmp_path, "p.txt", "\n \n"), NO_TOKENIZER)) == []
+
+
+def test_a_pipe_is_not_waited_for(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    for path in (tmp_path / "pipe", Path("/dev/zero")):
+        with pytest.raises(InputError, match=f"{path}: no regular file"):
+            list(prompt_sequences(path, NO_TOKENIZER))
+    with pytest.raises(InputError, match="an empty path"):
+        list(prompt_sequences("", NO_TOKENIZER))
 
 
 def test_a_target_without_a_tokenizer_is_told(tmp_path: Path, tiny_target: Path) -> None:

@@ -1,12 +1,16 @@
 from __future__ import annotations
 
+import contextlib
+import json
 import os
+import re
 import subprocess
 import sys
 from typing import TYPE_CHECKING
 
 import pytest
 import stories
+from config_cases import LLAMA_CONFIG
 
 from eagle_parity import __version__
 from eagle_parity.cli import app as program
@@ -25,6 +29,52 @@ def story(tmp_path: Path) -> str:
     path = tmp_path / "story.json"
     path.write_bytes(encode_result(stories.founding_story()))
     return str(path)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "label"),
+    [
+        (["check-config", "", "--target", "t"], "DRAFT"),
+        (["check-config", "d", "--target", ""], "--target"),
+        (["check-config", "d", "--target", "t", "--engine", "sglang@0.5.23", "--engine", ""], "--engine"),
+        (["check-config", "d", "--target", "t", "--shards", ""], "--shards"),
+        (["diff-captures", "", "live"], "TRAINED"),
+        (["diff-captures", "trained", "live", "--reference="], "--reference"),
+        (["inspect", "a", ""], "PATH..."),
+        (["report", ""], "RESULT.json"),
+        (["checks", "-o", ""], "--output"),
+        (["demo", "--output", ""], "--output"),
+        (["capture", "transformers", "--target", "t", "--output", ""], "--output"),
+        (["--defaults", "", "checks"], "an empty path"),
+    ],
+)
+def test_an_empty_path_is_wrong_usage(arguments: list[str], label: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """What an unset variable of a shell looks like; it must not be read as the current folder."""
+    assert run(arguments) == 2
+    line = one_line(capsys)
+    assert label in line
+    assert "empty" in line
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["check-config", "{}", "--target", "{}"],
+        ["diff-captures", "{}", "{}"],
+        ["inspect", "{}"],
+        ["report", "{}"],
+        ["--defaults", "{}", "checks"],
+    ],
+)
+def test_what_is_no_file_is_not_waited_for(
+    arguments: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A pipe that nobody writes to, and devices: reading them never ends."""
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    for path in (pipe, "/dev/zero"):
+        assert run([argument.format(path) for argument in arguments]) == 2
+        assert f"{path}: no regular file" in one_line(capsys)
 
 
 @pytest.fixture
@@ -136,6 +186,55 @@ class TestDefaults:
         file.write_text("report: {fail_on: never}\n")
         assert run(["--defaults", str(file), "report", story, "--fail-on", "error"]) == 1
         capsys.readouterr()
+
+    @pytest.mark.parametrize("given", ["sglang@9.9.9", "[sglang@9.9.9]", "[sglang@9.9.9, sglang@9.9.8]"])
+    def test_an_option_that_takes_several_takes_one(self, given: str, tmp_path: Path) -> None:
+        file = tmp_path / "parity.yaml"
+        file.write_text(f"ids: {{engine: {given}, target: {tmp_path / 'target.json'}, format: json, output: out.json}}")
+        (tmp_path / "target.json").write_text(json.dumps(LLAMA_CONFIG))
+        with contextlib.chdir(tmp_path):
+            assert run(["--defaults", str(file), "ids", "3,16,28"]) == 3
+        told = json.loads((tmp_path / "out.json").read_text())["skipped"]
+        assert {word for skip in told for word in re.findall(r"9\.9\.\d", skip["reason"])} == set(
+            re.findall(r"9\.9\.\d", given)
+        )
+
+    @pytest.mark.parametrize(
+        ("content", "told"),
+        [
+            ("check-confg: {}", 'no subcommand "check-confg"; did you mean check-config?'),
+            ("check_config: {}", "did you mean check-config?"),
+            ("zzz: {}", "there are "),
+            ("report: {fail-one: never}", 'report: no option "fail-one"; did you mean fail-on?'),
+            ("report: {results: x}", 'no option "results"'),
+            ("report: {fail-on: [never]}", "report: fail-on: a list"),
+            ("report: {fail-on: {a: b}}", "report: fail-on: "),
+            ("report: {fail-on: }", "report: fail-on: null"),
+            ("report: {threshold: [[1]]}", "report: threshold: "),
+            ("capture: {sglang: {}}", 'no subcommand capture: "sglang"'),
+            ("capture: {transformers: {max-tokes: 4}}", "capture: transformers: no option"),
+            ("capture: {max-tokens: 4}", "no subcommand capture: "),
+            ("capture: 4", "capture: is no mapping"),
+        ],
+    )
+    def test_a_word_that_no_command_knows_is_wrong_usage(
+        self, content: str, told: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        file = tmp_path / "parity.yaml"
+        file.write_text(content)
+        assert run(["--defaults", str(file), "checks"]) == 2
+        line = one_line(capsys)
+        assert told in line
+        assert str(file) in line
+
+    @pytest.mark.parametrize("option", ["max-tokens", "max_tokens"])
+    def test_a_group_s_subcommands_have_their_own(
+        self, option: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        file = tmp_path / "parity.yaml"
+        file.write_text(f"capture: {{transformers: {{{option}: -4, target: x, output: y}}}}")
+        assert run(["--defaults", str(file), "capture", "transformers"]) == 2
+        assert "--max-tokens" in one_line(capsys)
 
     @pytest.mark.parametrize("content", ["- a list", "report: 3", "{", "!!python/object/apply:os.system ['true']", ""])
     def test_other_yaml_is_one_line(self, content: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
