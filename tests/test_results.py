@@ -40,7 +40,7 @@ TOLD = Skip(check="fc-width", reason="no weights")
     ],
 )
 def test_the_first_that_applies(outcomes: list[object], fail_on: FailOn, verdict: Verdict, status: ExitStatus) -> None:
-    result = conclude("check-config", outcomes=outcomes, judged=True, fail_on=fail_on)  # type: ignore[arg-type]  mixed
+    result = conclude("check-config", outcomes=outcomes, judged=True, fail_on=fail_on)  # type: ignore[arg-type]  # mixed
     assert result.verdict is verdict
     assert result.fail_on is fail_on
     assert exit_status(result, fail_on) is status
