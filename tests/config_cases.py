@@ -9,11 +9,11 @@ from eagle_parity.config_check import check_config
 from eagle_parity.config_files import ConfigFile
 from eagle_parity.drafts import IDS, draft_from_config
 from eagle_parity.engines import find_engine, parse_engine
-from eagle_parity.versions import nearest_version
 from eagle_parity.engines.serving import Served, Unjudged, serve, variants_of
 from eagle_parity.results import FailOn
 from eagle_parity.targets import target_from_config
 from eagle_parity.trained_wiring import TrainedWiring
+from eagle_parity.versions import nearest_version
 from eagle_parity.wiring import Boundary, Wiring
 
 if TYPE_CHECKING:
