@@ -93,24 +93,26 @@ def _inspect_file(path: Path, source: str, step: Callable[[str], None]) -> Inspe
         raise InputError(source, str(error), expected="shards, a capture, a draft or a target") from error
     try:
         return _inspect_states(source, step)
-    except InputError:
+    except InputError as error:
         # A container of tensors, but of no known layout of states: a checkpoint, a vocabulary map, or unknown shards.
-        return _describe_tensors(source, table)
+        return _describe_tensors(source, table, error.found)
 
 
 def _inspect_states(source: str, step: Callable[[str], None]) -> Inspection:
-    states = open_hidden_states(source, role=ROLE)
+    states = open_hidden_states(source, role=ROLE, max_files=MAX_COUNTED)
     layout = states.layout
     counted, tokens, bad = _count(states, step)
-    exact = counted == len(states.names)
+    sequences = _estimate_sequences(states)
+    exact = counted == sequences
     description: dict[str, Any] = {
         "path": source,
         "kind": "capture" if layout.format == "capture" else "shards",
         "format": layout.format,
         "description": layout.description,
-        "sequences": len(states.names),
+        "sequences": None if states.files_left_out else sequences,
+        "sequences_estimated": sequences if states.files_left_out else None,
         "tokens": tokens if exact else None,
-        "tokens_estimated": None if exact else round(tokens / max(1, counted - len(bad)) * len(states.names)),
+        "tokens_estimated": None if exact else round(tokens / max(1, counted - len(bad)) * sequences),
         "sequences_counted": counted,
         "slots": layout.slots,
         "hidden_size": layout.hidden_size,
@@ -126,7 +128,7 @@ def _inspect_states(source: str, step: Callable[[str], None]) -> Inspection:
             role=ROLE,
             path=source,
             format=layout.format,
-            sequences=len(states.names),
+            sequences=None if states.files_left_out else sequences,
             tokens=tokens if exact else None,
             slots=layout.slots,
             hidden_size=layout.hidden_size,
@@ -134,6 +136,14 @@ def _inspect_states(source: str, step: Callable[[str], None]) -> Inspection:
         description=description,
         findings=_unreadable(source, [*states.unreadable, *bad], len(states.names) + len(states.unreadable)),
     )
+
+
+def _estimate_sequences(states: HiddenStates) -> int:
+    """How many sequences there are; of a sample of the files, how many those lead to expect."""
+    if not states.files_left_out:
+        return len(states.names)
+    looked_into = len({name.rpartition("#")[0] for name in states.names})
+    return round(len(states.names) * (1 + states.files_left_out / max(1, looked_into)))
 
 
 def _declared(layout: Layout) -> dict[str, Any] | None:
@@ -234,12 +244,13 @@ def _describe_target(file: ConfigFile, target: Target) -> Inspection:
     )
 
 
-def _describe_tensors(source: str, table: TensorTable) -> Inspection:
+def _describe_tensors(source: str, table: TensorTable, why: str) -> Inspection:
     description: dict[str, Any] = {
         "path": source,
         "kind": "tensors",
         "format": table.container,
         "description": "tensors of no layout of hidden states that is known here",
+        "not_read_because": evidence_value(why),
         "tensors": _told(table),
         "unknown": ["what the tensors mean: pass the folder with its config.json, if it is a draft"],
     }
@@ -259,6 +270,10 @@ def _weights(folder: Path | None) -> dict[str, Any]:
 
 
 def _told(table: TensorTable) -> dict[str, str]:
+    if table.records:
+        return {
+            f"of the first of {len(table.records):,}: {key}": value for key, value in _told(table.records[0]).items()
+        }
     entries = {key: str(tensor) for key, tensor in table.tensors.items()}
     entries.update({key: f"list of {len(tensors)}: {tensors[0]}" for key, tensors in table.lists.items()})
     entries.update(dict.fromkeys(table.others, "no tensor"))

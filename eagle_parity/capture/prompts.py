@@ -83,19 +83,27 @@ def limit_sequences(
         yield item.truncated(max_tokens)
 
 
-def replay_sequences(path: str | Path) -> Iterator[TokenSequence | SkippedSequence]:
+def replay_sequences(path: str | Path, *, first_token: int | None = None) -> Iterator[TokenSequence | SkippedSequence]:
     """The token ids of shards or of a capture, file by file; no hidden state is read.
 
     Args:
         path: whatever the readers recognise.
+        first_token: the id that each sequence begins with, for layouts that don't store it.
 
     Raises:
-        InputError: it isn't readable at all.
+        InputError: it isn't readable at all, or it lacks the first tokens and nobody states them: a forward over the
+            others would give other states.
     """
     from eagle_parity.hidden_states import Unreadable
     from eagle_parity.readers import open_hidden_states
 
-    states = open_hidden_states(path, role="replay")
+    states = open_hidden_states(path, role="replay", first_token=first_token)
+    if not states.layout.first_token:
+        raise InputError(
+            path,
+            f"{states.layout.format} shards don't store the first token of a sequence",
+            remedy="state it with --first-token: the first id that the target's chat template gives, for many its BOS",
+        )
     yield from (SkippedSequence(broken.name, broken.reason) for broken in states.unreadable)
     for name in states.names:
         sequence = states.open(name)

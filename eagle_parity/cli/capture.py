@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
 
-from eagle_parity.cli.options import Color, ColorOption, Format, FormatOption, QuietOption
+from eagle_parity.cli.options import Color, ColorOption, FirstTokenOption, Format, FormatOption, QuietOption
 from eagle_parity.errors import UsageError
 
 if TYPE_CHECKING:
@@ -60,6 +60,7 @@ def capture_transformers(
             help='One prompt a line, or JSON lines or a YAML list with "text", "token_ids" or "messages".',
         ),
     ] = None,
+    first_token: FirstTokenOption = None,
     boundaries: Annotated[
         str,
         typer.Option(
@@ -130,7 +131,7 @@ def capture_transformers(
             raise UsageError(
                 f"--replay and --output are both {output!r}: a capture can't be written over what it reads"
             )
-        source = replay_sequences(replay)
+        source = replay_sequences(replay, first_token=first_token)
     elif prompts is not None and replay is None:
         source = prompt_sequences(prompts, target)
     else:

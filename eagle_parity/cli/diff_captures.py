@@ -2,12 +2,24 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from eagle_parity.cli.options import Color, ColorOption, FailOnOption, Format, FormatOption, OutputOption, QuietOption
+from eagle_parity.cli.options import (
+    Color,
+    ColorOption,
+    FailOnOption,
+    FirstTokenOption,
+    Format,
+    FormatOption,
+    OutputOption,
+    QuietOption,
+)
 from eagle_parity.results import FailOn
+
+if TYPE_CHECKING:
+    from eagle_parity.hidden_states import HiddenStates
 
 _SIDES = "Sides"
 
@@ -38,6 +50,7 @@ def diff_captures(
         str | None,
         typer.Option(metavar="LIST", help="What the reference holds, e.g. 0-30,post_norm.", rich_help_panel=_SIDES),
     ] = None,
+    first_token: FirstTokenOption = None,
     threshold: Annotated[
         list[str] | None,
         typer.Option(metavar="NAME=VALUE", help="Judge by another threshold, e.g. parity_distance=0.1."),
@@ -75,11 +88,14 @@ def diff_captures(
     require_torch()
     from eagle_parity.comparison.diff import DiffInputs, diff_captures
 
+    def opened(path: str, role: str) -> HiddenStates:
+        return open_hidden_states(path, role=role, first_token=first_token)
+
     inputs = DiffInputs(
-        trained=open_hidden_states(trained, role="trained"),
-        live=open_hidden_states(live, role="live"),
-        reference=None if reference is None else open_hidden_states(reference, role="reference"),
-        noise=None if noise is None else open_hidden_states(noise, role="noise"),
+        trained=opened(trained, "trained"),
+        live=opened(live, "live"),
+        reference=None if reference is None else opened(reference, "reference"),
+        noise=None if noise is None else opened(noise, "noise"),
         target=None if target is None else read_target(target),
         trained_boundaries=lists["--trained-boundaries"],
         live_boundaries=lists["--live-boundaries"],

@@ -48,6 +48,12 @@ ColorOption: TypeAlias = Annotated[
     Color,
     typer.Option("--color", help="When to colour; auto honours NO_COLOR and a pipe.", rich_help_panel=_OUTPUT),
 ]
+FirstTokenOption: TypeAlias = Annotated[
+    int | None,
+    typer.Option(
+        metavar="ID", min=0, help="The token that each sequence begins with, for shards that don't store it (NeMo)."
+    ),
+]
 AssumeNearestOption: TypeAlias = Annotated[
     bool,
     typer.Option("--assume-nearest", help="Judge an engine version that the tables don't know by the nearest one."),

@@ -14,25 +14,56 @@ from typing import TYPE_CHECKING
 from eagle_parity.capture.format import MANIFEST_NAME, is_capture, read_manifest
 from eagle_parity.errors import InputError
 from eagle_parity.hidden_states import HiddenStates, Layout, StateSequence, Unreadable
+from eagle_parity.readers.angelslim import ANGELSLIM
+from eagle_parity.readers.baldeagle import BALDEAGLE
 from eagle_parity.readers.capture import CAPTURE
 from eagle_parity.readers.companions import Companions, find_companions
 from eagle_parity.readers.containers import TensorTable, UnreadableFileError, read_table
 from eagle_parity.readers.containers.stored_tensor import require_torch
+from eagle_parity.readers.eagle_last_state import EAGLE_LAST_STATE
+from eagle_parity.readers.eagle_list import EAGLE_LIST
 from eagle_parity.readers.folders import Listing, list_shards
+from eagle_parity.readers.modelopt import MODELOPT
+from eagle_parity.readers.mooncake import MOONCAKE
+from eagle_parity.readers.nemo import NEMO
 from eagle_parity.readers.sequence import count_tokens, read_sequence
+from eagle_parity.readers.sglang_dumper import SGLANG_DUMPER
 from eagle_parity.readers.specforge import SPECFORGE
+from eagle_parity.readers.specforge_aux_only import SPECFORGE_AUX_ONLY
 from eagle_parity.readers.speculators_list import SPECULATORS_LIST
+from eagle_parity.readers.speculators_research import SPECULATORS_RESEARCH
 from eagle_parity.readers.stacked import STACKED
+from eagle_parity.readers.stacked_fp8 import STACKED_FP8
+from eagle_parity.readers.tensorrt_llm import TENSORRT_LLM
+from eagle_parity.readers.torchspec import TORCHSPEC
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from eagle_parity.readers.reader import Reader, Recognised, StoredSequence
 
-READERS: tuple[Reader, ...] = (CAPTURE, STACKED, SPECULATORS_LIST, SPECFORGE)
+READERS: tuple[Reader, ...] = (
+    CAPTURE,
+    STACKED,
+    STACKED_FP8,
+    MOONCAKE,
+    SPECULATORS_LIST,
+    SPECULATORS_RESEARCH,
+    SPECFORGE,
+    SPECFORGE_AUX_ONLY,
+    MODELOPT,
+    TENSORRT_LLM,
+    ANGELSLIM,
+    NEMO,
+    TORCHSPEC,
+    BALDEAGLE,
+    EAGLE_LIST,
+    EAGLE_LAST_STATE,
+    SGLANG_DUMPER,
+)
 
 EXPECTED = (
-    "hidden states: shards of speculators (0.3 and newer) or SpecForge, files of vLLM's connector, or a capture, as one"
+    "hidden states: a trainer's shards (docs/formats.md lists them), files of vLLM's connector, or a capture, as one"
     " file or a folder of them"
 )
 
@@ -144,7 +175,7 @@ class _Files:
             if isinstance(looked, Unreadable):
                 bad.append(looked)
                 continue
-            for i in range(len(looked.recognised.sequences)):
+            for i in range(looked.recognised.count):
                 expanded.append(f"{name}#{i}")
                 self._places[expanded[-1]] = (name, i)
         return expanded, bad
@@ -160,9 +191,9 @@ class _Files:
                 _check_alike(self.layout, recognised.layout)
         except (UnreadableFileError, InputError) as error:
             return Unreadable(name, str(error))
-        if index >= len(recognised.sequences):
-            return Unreadable(name, f"the file was rewritten and has only {len(recognised.sequences)} sequences now")
-        return _Looked(table, recognised, recognised.sequences[index])
+        if index >= recognised.count:
+            return Unreadable(name, f"the file was rewritten and has only {recognised.count} sequences now")
+        return _Looked(table, recognised, recognised.at(index))
 
     def open(self, name: str) -> StateSequence | Unreadable:
         """One sequence."""
@@ -249,7 +280,7 @@ def _assemble(
     excluded = {entry.name for entry in bad}
     kept: Sequence[str] = [name for name in names if name not in excluded] if excluded else names
     left_out = 0
-    if chosen.several:
+    if chosen.nth is not None:
         stride = 1 if max_files is None else max(1, -(-len(kept) // max_files))
         left_out = len(kept) - len(kept[::stride])
         kept, unreadable_files = files.expand(kept[::stride])

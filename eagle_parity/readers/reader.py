@@ -60,19 +60,18 @@ class Recognised:
     Attributes:
         layout: what it says of itself and of the files beside it.
         sequence: the one in it, or the first of several.
-        more: the others, in files that hold several.
-        several: whether files of this layout hold several, even where this one has a single one.
+        count: how many there are.
+        nth: gives each of them, where files of this layout hold several.
     """
 
     layout: Layout
     sequence: StoredSequence
-    more: tuple[StoredSequence, ...] = ()
-    several: bool = False
+    count: int = 1
+    nth: Callable[[int], StoredSequence] | None = None
 
-    @property
-    def sequences(self) -> tuple[StoredSequence, ...]:
-        """All of the file."""
-        return (self.sequence, *self.more)
+    def at(self, index: int) -> StoredSequence:
+        """One of the file's sequences."""
+        return self.sequence if self.nth is None else self.nth(index)
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,6 +127,34 @@ def check_slot_count(count: int) -> None:
     """
     if not 1 <= count <= MAX_BOUNDARIES:
         raise UnreadableFileError(f"{count:,} states a token; expected 1 to {MAX_BOUNDARIES}")
+
+
+def state_matrix(table: TensorTable, key: str, *, batch: bool) -> StoredTensor:
+    """A state or a concatenation of states as ``[T, width]``, from that or from ``[1, T, width]``.
+
+    Raises:
+        UnreadableFileError: it is no such thing.
+    """
+    tensor = table.tensors[key]
+    shape = "[1, T, width]" if batch else "[T, width]"
+    if not is_state(tensor, 3 if batch else 2) or (batch and tensor.shape[0] != 1):
+        raise UnreadableFileError(f"{key} is {tensor}; expected floats {shape}")
+    return tensor.at(0, 0) if batch else tensor
+
+
+def slots_beside(aux: StoredTensor, last: StoredTensor, aux_key: str, last_key: str) -> tuple[StoredTensor, ...]:
+    """The slots of a concatenation, by the width of the last state that is stored beside it.
+
+    Raises:
+        UnreadableFileError: the one is no multiple of the other.
+    """
+    width, hidden_size = aux.shape[1], last.shape[1]
+    if width % hidden_size:
+        raise UnreadableFileError(
+            f"{aux_key} is {width:,} wide and {last_key} {hidden_size:,}: the one is no multiple of the other"
+        )
+    check_slot_count(width // hidden_size)
+    return split_columns(aux, hidden_size)
 
 
 def split_columns(states: StoredTensor, hidden_size: int) -> tuple[StoredTensor, ...]:

@@ -8,10 +8,10 @@ The files are the same; only the arrow dataset beside speculators' tells them ap
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from eagle_parity.hidden_states import LastStateRule, Layout
-from eagle_parity.readers.containers.stored_tensor import UnreadableFileError
+from eagle_parity.readers.containers.stored_tensor import QUANTISED_DTYPES, UnreadableFileError
 from eagle_parity.readers.reader import (
     LAYERS_NOT_RECORDED,
     Reader,
@@ -25,11 +25,13 @@ from eagle_parity.readers.reader import (
 
 if TYPE_CHECKING:
     from eagle_parity.readers.companions import Companions
+    from eagle_parity.readers.containers.stored_tensor import StoredTensor
     from eagle_parity.readers.containers.tensor_table import TensorTable
 
 STATES = "hidden_states"
 TOKEN_IDS = "token_ids"  # noqa: S105  a tensor's name
 SCALES = "hidden_states_scales"
+MOONCAKE_CONTAINER = "mooncake"
 
 _RANK = 3
 _FEWEST_WITH_LAST = 2
@@ -43,33 +45,65 @@ _LAST_UNDECIDED = (
 
 def _recognise(table: TensorTable, companions: Companions) -> Recognised | None:
     states = table.tensors.get(STATES)
-    token_ids = table.tensors.get(TOKEN_IDS)
-    if states is None or token_ids is None or len(states.shape) != _RANK:
+    if states is None or table.container == MOONCAKE_CONTAINER or is_quantised(table):
         return None
-    if SCALES in table.tensors or states.dtype.startswith("float8"):
-        raise UnreadableFileError(
-            f"{STATES} is {states} with scales (hs-connectors' FP8 files); only unquantised states are read"
-        )
-    if not is_state(states, _RANK):
+    return stacked(
+        table, companions, format="stacked", writer="vLLM's hidden states connector or speculators 0.5 and newer"
+    )
+
+
+def is_quantised(table: TensorTable) -> bool:
+    """Whether the states have scales beside them, or would need some."""
+    return SCALES in table.tensors or table.tensors[STATES].dtype in QUANTISED_DTYPES
+
+
+def stacked(
+    table: TensorTable,
+    companions: Companions,
+    *,
+    format: str,  # noqa: A002  as Layout calls it
+    writer: str,
+    scales: StoredTensor | None = None,
+) -> Recognised | None:
+    """``hidden_states [T, S, H]`` with ``token_ids [T]``, however they are stored.
+
+    Args:
+        table: has ``hidden_states``.
+        companions: what lies beside.
+        format: the reader's name.
+        writer: who writes it.
+        scales: ``[T]``, where the states are quantised.
+
+    Raises:
+        UnreadableFileError: the states are none.
+    """
+    states, token_ids = table.tensors[STATES], table.tensors.get(TOKEN_IDS)
+    if token_ids is None or len(states.shape) != _RANK:
+        return None
+    if scales is None and not is_state(states, _RANK):
         raise UnreadableFileError(f"{STATES} is {states}; expected half or full precision [T, S, H]")
     _, count, hidden_size = states.shape
     check_slot_count(count)
     parts = tuple(states.at(1, i) for i in range(count))
     has_last = companions.prepared_dataset and count >= _FEWEST_WITH_LAST
+    facts: dict[str, Any] = {"order": "ascending layers"}
+    if has_last:
+        # Which number the last boundary has depends on the target, which these files don't name.
+        facts["last_state_stage"] = "pre_norm"
+        facts["loss_mask"] = "in the rows of the arrow dataset beside the states: not read"
     layout = Layout(
-        format="stacked",
+        format=format,
         description=(
             f"speculators 0.5 or newer: {STATES} [T, {count}, {hidden_size}], the final state is the last state"
             if has_last
-            else f"vLLM's hidden states connector or speculators 0.5 and newer: {STATES} [T, {count}, {hidden_size}]"
+            else f"{writer}: {STATES} [T, {count}, {hidden_size}]"
         ),
         slots=count - 1 if has_last else count,
         hidden_size=hidden_size,
         dtype=states.dtype,
         last_state=LastStateRule.STORED if has_last else LastStateRule.UNDECIDED,
         unknown=(LAYERS_NOT_RECORDED,) if has_last else (LAYERS_NOT_RECORDED, _LAST_UNDECIDED),
-        # Which number the last boundary has depends on the target, which these files don't name.
-        facts={"order": "ascending layers", **({"last_state_stage": "pre_norm"} if has_last else {})},
+        facts=facts,
     )
     return Recognised(
         layout,
@@ -78,6 +112,7 @@ def _recognise(table: TensorTable, companions: Companions) -> Recognised | None:
             slots=parts[:-1] if has_last else parts,
             last_state=parts[-1] if has_last else None,
             loss_mask=mask_vector(table),
+            scales=scales,
         ),
     )
 

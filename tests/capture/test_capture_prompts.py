@@ -4,6 +4,7 @@ import json
 import os
 import re
 import sys
+from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -150,7 +151,13 @@ def test_a_replay_takes_the_token_ids_and_tells_what_it_could_not_read(monkeypat
     layout = Layout("stacked", "", slots=3, hidden_size=8, dtype="bfloat16")
     states = HiddenStates(Path("s"), layout, tuple(files), files.__getitem__, (Unreadable("x", "a picture"),))
     readers = ModuleType("eagle_parity.readers")
-    readers.open_hidden_states = lambda _path, role: states if role == "replay" else None  # type: ignore[attr-defined]
+    given: list[tuple[str, int | None]] = []
+
+    def opened(_path: str, *, role: str, first_token: int | None) -> HiddenStates:
+        given.append((role, first_token))
+        return states
+
+    readers.open_hidden_states = opened  # type: ignore[attr-defined]
     monkeypatch.setitem(sys.modules, "eagle_parity.readers", readers)
     assert list(replay_sequences("s")) == [
         SkippedSequence("x", "a picture"),
@@ -159,3 +166,8 @@ def test_a_replay_takes_the_token_ids_and_tells_what_it_could_not_read(monkeypat
         SkippedSequence("no ids", "the file has no token ids to replay"),
         SkippedSequence("broken", "truncated"),
     ]
+    assert given == [("replay", None)]
+    lacking = replace(states, layout=replace(layout, first_token=False))
+    readers.open_hidden_states = lambda *_, **__: lacking  # type: ignore[attr-defined]
+    with pytest.raises(InputError, match="--first-token"):
+        list(replay_sequences("s"))

@@ -9,6 +9,7 @@ import pytest
 import torch
 from safetensors import safe_open
 
+from eagle_parity.errors import InputError
 from eagle_parity.hidden_states import LastStateRule, StateSequence
 from eagle_parity.readers import open_hidden_states
 from eagle_parity.wiring import POST_NORM, Wiring
@@ -17,6 +18,21 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from eagle_parity.hidden_states import Rows
+
+ALONE = {
+    "eagle/eagle1_ge_data/0/*.ckpt": "eagle-last-state",
+    "eagle/eagle3_capture/*.pt": "eagle-list",
+    "speculators/v0.2.0-research-eagle3/0/*.ckpt": "speculators-research",
+    "speculators/v0.2.0-research-hass/0/*.ckpt": "speculators-research",
+    "hs-connectors/0.9.0-fp8/*.safetensors": "stacked-fp8",
+    "hs-connectors/0.9.0-mooncake-object/*.bin": "mooncake",
+    "modelopt/hf_head/*.pt": "modelopt",
+    "modelopt/vllm_head_1_4_6/*.pt": "modelopt",
+    "angelslim/rank_0/*/*.ckpt": "angelslim",
+    "nemo-automodel/shard-*.safetensors": "nemo",
+    "torchspec/*_hs": "torchspec",
+}
+"""The sets that have a reader of their own."""
 
 READ = {
     "speculators/v0.3.0/data_*.pt": "speculators-list",
@@ -28,7 +44,7 @@ READ = {
     "specforge/head/*/*.ckpt": "specforge",
     "specforge/head_gz/*/*.ckpt.gz": "specforge",
 }
-"""The sets of truth.json that have a reader; the others must be refused, not misread."""
+"""The sets of the first three layouts."""
 
 LIST_KEYS = {"speculators-list": "hidden_states", "stacked": "hidden_states", "specforge": "aux_hidden_state"}
 
@@ -96,27 +112,96 @@ def test_what_the_samples_declare(shared: Path) -> None:
     assert head.last_state_boundary == POST_NORM
 
 
-@pytest.mark.parametrize(
-    "folder",
-    [
-        "eagle/eagle1_ge_data",
-        "eagle/eagle3_capture",
-        "speculators/v0.2.0-research-eagle3",
-        "speculators/v0.2.0-research-hass",
-        "modelopt/hf_head",
-        "modelopt/vllm_head_1_4_6",
-        "angelslim",
-        "nemo-automodel",
-        "torchspec",
-        "hs-connectors/0.9.0-fp8",
-        "drafts/speculators090",
-    ],
-)
-def test_samples_without_a_reader_are_refused(shared: Path, folder: str) -> None:
-    from eagle_parity.errors import InputError
+def test_every_set_of_the_truth_has_a_reader(shared: Path) -> None:
+    assert {fact["files"] for fact in truth(shared)} == READ.keys() | ALONE.keys()
 
-    with pytest.raises(InputError, match=r"no layout that is known|no shards in it|float8"):
-        open_hidden_states(shared / "samples" / folder, role="trained")
+
+def loaded(path: Path, kind: str) -> list[tuple[torch.Tensor, list[torch.Tensor], torch.Tensor | None]]:
+    """Token ids, slots and last state of each sequence, by the libraries' own loaders or from the bare bytes."""
+    if kind == "mooncake":
+        manifest = json.loads(path.with_name(path.stem + ".kv_transfer_params.json").read_text())["tensors"]
+        data = bytearray(path.read_bytes())
+        ids, states = (
+            torch.frombuffer(data, dtype=dtype, offset=entry["offset"], count=entry["nbytes"] // dtype.itemsize).view(
+                entry["shape"]
+            )
+            for dtype, entry in (
+                (torch.int64, manifest["token_ids"]),
+                (torch.bfloat16, manifest["hidden_states"]),
+            )
+        )
+        return [(ids, list(states.unbind(1)), None)]
+    if kind == "torchspec":
+        key = path.name.removesuffix("_hs")
+
+        def raw(name: str, dtype: torch.dtype) -> torch.Tensor:
+            return torch.frombuffer(bytearray(path.with_name(f"{key}_{name}").read_bytes()), dtype=dtype)
+
+        states = raw("hs", torch.bfloat16).view(-1, 192)
+        return [
+            (
+                raw("ids", torch.int64),
+                [states[:, i : i + 64] for i in (0, 64, 128)],
+                raw("lhs", torch.bfloat16).view(-1, 64),
+            )
+        ]
+    if path.suffix == ".safetensors":
+        with safe_open(path, "pt") as file:
+            content = {key: file.get_tensor(key) for key in file.keys()}  # noqa: SIM118  it is no dict
+    else:
+        content = torch.load(path, weights_only=True)
+    if kind == "stacked-fp8":
+        states = content["hidden_states"].float() * content["hidden_states_scales"]
+        return [(content["token_ids"], list(states.unbind(1)), None)]
+    if kind == "nemo":
+        found: list[tuple[torch.Tensor, list[torch.Tensor], torch.Tensor | None]] = []
+        for ids, mask, aux in zip(
+            content["input_ids"], content["attention_mask"], content["aux_hidden_states"], strict=True
+        ):
+            length = int(mask.sum())
+            # Row t of the ids is about the token of row t + 1 of the states.
+            found.append((ids[: length - 1], list(aux[1:length].split(64, -1)), None))
+        return found
+    ids = content["input_ids"].reshape(-1)
+    if kind == "eagle-list":
+        return [(ids, content["hs"], None)]
+    if kind == "eagle-last-state":
+        return [(ids, [], content["hidden_state"])]
+    aux_key, last_key = {
+        "speculators-research": ("hidden_state", "target"),
+        "modelopt": ("aux_hidden_states", "hidden_states"),
+        "angelslim": ("hidden_states", "target_hiddens"),
+    }[kind]
+    aux, last = content[aux_key].reshape(len(ids), -1), content[last_key].reshape(len(ids), -1)
+    return [(ids, list(aux.split(64, -1)), last)]
+
+
+@pytest.mark.parametrize("files", ALONE)
+def test_samples_are_read_bit_for_bit(shared: Path, files: str) -> None:
+    kind = ALONE[files]
+    paths = sorted((shared / "samples").glob(files))
+    assert paths
+    for path in paths:
+        states = open_hidden_states(path, role="trained")
+        expected = loaded(path, kind)
+        assert (states.layout.format, states.layout.hidden_size) == (kind, 64)
+        assert states.layout.unknown
+        assert len(states.names) == len(expected)
+        for name, (token_ids, slots, last) in zip(states.names, expected, strict=True):
+            sequence = states.open(name)
+            assert isinstance(sequence, StateSequence)
+            assert sequence.token_ids is not None
+            assert torch.equal(sequence.token_ids, token_ids)
+            assert states.count_tokens(name) == sequence.rows == len(token_ids)
+            assert len(sequence.slots) == len(slots) == states.layout.slots
+            assert all(same(rows, slot) for rows, slot in zip(sequence.slots, slots, strict=True))
+            assert (sequence.last_state is None) is (last is None)
+            assert last is None or same(sequence.last_state, last)
+
+
+def test_a_draft_is_no_shard(shared: Path) -> None:
+    with pytest.raises(InputError, match="no layout that is known"):
+        open_hidden_states(shared / "samples" / "drafts" / "speculators090", role="trained")
 
 
 def test_testbed(shared: Path) -> None:
