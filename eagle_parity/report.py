@@ -11,6 +11,7 @@ import msgspec
 from eagle_parity.errors import InputError, UsageError
 from eagle_parity.findings import UNREADABLE_SHARD, Finding
 from eagle_parity.input_files import read_bounded
+from eagle_parity.quoting import evidence_value
 from eagle_parity.results import (
     INFORMING_COMMANDS,
     NOTHING_JUDGED,
@@ -39,6 +40,8 @@ MAX_RESULT_BYTES = 256 * 1024 * 1024
 """The largest result there is reason for: a scan of a million shards with a finding each."""
 
 EXPECTED = "results that eagle-parity wrote with --format json"
+
+CONFIG_CHECK = "check-config"
 
 JUDGED = "diff-captures"
 """The command whose results hold the numbers that thresholds apply to."""
@@ -118,7 +121,11 @@ def merge_results(
         extra_skips: what else is to be told.
     """
     outcomes: list[Finding | Skip] = [
-        UNREADABLE_SHARD.finding(str(error), remedy=error.remedy or "Write the result again, or leave the file out.")
+        UNREADABLE_SHARD.finding(
+            str(error),
+            evidence={"file": evidence_value(error.subject), "reason": evidence_value(error.found)},
+            remedy=error.remedy or "Write the result again, or leave the file out.",
+        )
         for error in errors
     ]
     for part in saved:
@@ -131,7 +138,7 @@ def merge_results(
     merged = conclude(
         COMMAND,
         outcomes=_once(outcomes),
-        judged=any(part.result.command not in INFORMING_COMMANDS for part in saved),
+        judged=any(_judged_something(part.result) for part in saved),
         fail_on=fail_on,
         inputs=[Input(role="result", path=part.path, format=part.result.command) for part in saved],
         wiring=wiring,
@@ -147,6 +154,26 @@ def _open_verdict(part: SavedResult) -> Iterator[Skip]:
         yield Skip(check=result.command, reason=f"{part.path} judged nothing", blocks_verdict=True)
     if result.verdict is Verdict.FAIL and not result.findings:
         yield Skip(check=result.command, reason=f"{part.path} says fail and holds no finding", blocks_verdict=True)
+    if result.verdict is Verdict.PASS and result.command not in INFORMING_COMMANDS and not _judged_something(result):
+        reason = f"{part.path} says pass and holds nothing that was judged"
+        yield Skip(check=result.command, reason=reason, blocks_verdict=True)
+
+
+def _judged_something(result: Result) -> bool:
+    """Whether a result holds what its verdict can rest on: a verdict alone is a claim."""
+    pending = [result]  # no recursion: how deep reports hold reports, a file decides
+    while pending:
+        part = pending.pop()
+        if part.command in INFORMING_COMMANDS:
+            continue
+        if part.findings or part.wiring.served:
+            return True
+        if part.command == COMMAND:
+            pending.extend(part.results or ())
+        elif part.measurements and part.command != CONFIG_CHECK:
+            # What check-config measures is what it read; what it judges are served wirings.
+            return True
+    return False
 
 
 def _once(outcomes: Sequence[Finding | Skip]) -> Iterator[Finding | Skip]:

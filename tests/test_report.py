@@ -28,7 +28,8 @@ from eagle_parity.results import (
 
 
 def saved(path: str, *outcomes: findings.Finding | Skip, judged: bool = True, **wiring: object) -> SavedResult:
-    summary = msgspec.convert(wiring, WiringSummary)
+    judgeable: dict[str, object] = {"trained": [3], "served": [served("sglang@0.5.23", 3)]}
+    summary = msgspec.convert(wiring or (judgeable if judged else {}), WiringSummary)
     return SavedResult(path, conclude("check-config", outcomes=outcomes, judged=judged, wiring=summary))
 
 
@@ -78,6 +79,30 @@ class TestMerging:
         merged = merge_results([odd])
         assert merged.verdict is Verdict.INCONCLUSIVE
         assert "odd.json" in merged.skipped[0].reason
+
+    @pytest.mark.parametrize(
+        "claim",
+        [
+            Result(command="check-config", verdict=Verdict.PASS),
+            Result(command="check-config", verdict=Verdict.PASS, measurements={"target_class": "LlamaForCausalLM"}),
+            Result(command="diff-captures", verdict=Verdict.PASS),
+            Result(command="a command to come", verdict=Verdict.PASS),
+            Result(command="report", verdict=Verdict.PASS),
+            Result(command="report", verdict=Verdict.PASS, results=[Result(command="ids", verdict=Verdict.PASS)]),
+        ],
+    )
+    def test_a_pass_of_what_judged_nothing_is_no_pass(self, claim: Result) -> None:
+        for others in ([], [saved("a.json")]):
+            merged = merge_results([*others, SavedResult("claim.json", claim)])
+            assert merged.verdict is Verdict.INCONCLUSIVE
+            assert [s.check for s in merged.skipped if "claim.json says pass" in s.reason] == [claim.command]
+
+    def test_what_informs_beside_what_judges_changes_nothing(self) -> None:
+        told = SavedResult("ids.json", Result(command="ids", verdict=Verdict.PASS))
+        assert merge_results([saved("a.json"), told]).verdict is Verdict.PASS
+        assert merge_results([told]).verdict is Verdict.INCONCLUSIVE
+        report = SavedResult("report.json", merge_results([saved("a.json"), told]))
+        assert merge_results([report]).verdict is Verdict.PASS
 
     def test_a_blocking_skip_stays_blocking_and_others_dont_matter(self) -> None:
         blocking = Skip(check="x", reason="y", blocks_verdict=True)
