@@ -14,6 +14,11 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 
+def rest(count: int, of: str = "more") -> str:
+    """What stands for what isn't told: ``and 12 more; --format json has them all``."""
+    return f"and {count:,} {of}; --format json has them all"
+
+
 class Tone(StrEnum):
     """What a piece of text means, so that each format can show it its own way."""
 
@@ -76,6 +81,14 @@ class Table:
     footer_rows: int = 0
     whole_cells: bool = False
 
+    def bounded(self, limit: int) -> Table:
+        """The same with the first rows only; what is set apart at the end stays."""
+        body = len(self.rows) - self.footer_rows
+        if body <= limit:
+            return self
+        rows = (*self.rows[:limit], *self.rows[body:])
+        return replace(self, rows=rows, notes=(rest(body - limit), *self.notes))
+
     def select(self, columns: Sequence[int]) -> Table:
         """The same with some columns."""
         return replace(
@@ -105,6 +118,13 @@ class Entries:
     title: str
     entries: tuple[Entry, ...]
 
+    def bounded(self, limit: int) -> Entries:
+        """The same with the first entries only, and how many others there are."""
+        if len(self.entries) <= limit:
+            return self
+        left = Entry(Cell("", Tone.MUTED), rest(len(self.entries) - limit), Tone.MUTED)
+        return replace(self, entries=(*self.entries[:limit], left))
+
 
 @dataclass(frozen=True, slots=True)
 class FindingItem:
@@ -119,6 +139,7 @@ class FindingItem:
         message: the finding's.
         evidence: name and value pairs, compact.
         remedy: the finding's.
+        more: others like this one and those before it, which aren't told one by one.
     """
 
     severity: str
@@ -129,14 +150,22 @@ class FindingItem:
     message: str
     evidence: tuple[tuple[str, str], ...]
     remedy: str
+    more: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class Findings:
-    """A titled list of findings."""
+    """A titled list of findings.
+
+    Attributes:
+        title: above it.
+        items: the findings.
+        more: how many others there are.
+    """
 
     title: str
     items: tuple[FindingItem, ...]
+    more: str = ""
 
 
 @dataclass(frozen=True, slots=True)

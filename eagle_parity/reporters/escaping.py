@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import re
 import unicodedata
+from functools import lru_cache
 
 _UNSAFE_CATEGORIES = frozenset({"Cc", "Cf", "Cn", "Co", "Cs", "Zl", "Zp"})
 """Controls (ANSI escapes start with one), invisible and direction-changing characters, private use, unassigned,
 lone surrogates, line separators: all of them can make a terminal or a diff show something else than what is there."""
+
+_NOT_ASCII = re.compile(r"[^\x00-\x7f]+")
 
 _SHORT_ESCAPES = {"\n": r"\n", "\r": r"\r", "\t": r"\t"}
 
@@ -45,11 +48,13 @@ def _escape(character: str) -> str:
 def json_safe(text: str) -> str:
     """A JSON document whose strings hold no unsafe character raw: the same document, safe to print."""
     text = text.replace("\x7f", "\\u007f")
-    if text.isascii():
-        return text
-    return "".join(
-        _json_escape(c) if not c.isascii() and unicodedata.category(c) in _UNSAFE_CATEGORIES else c for c in text
-    )
+    return text if text.isascii() else _NOT_ASCII.sub(lambda run: _json_escaped(run.group()), text)
+
+
+@lru_cache(maxsize=4096)
+def _json_escaped(run: str) -> str:
+    """A run of characters outside ASCII; documents repeat the few that they have."""
+    return "".join(_json_escape(c) if unicodedata.category(c) in _UNSAFE_CATEGORIES else c for c in run)
 
 
 def _json_escape(character: str) -> str:

@@ -37,7 +37,8 @@ def _block(block: Block) -> str:
             lines = [f"- {_label(entry.label)}{markdown(entry.text)}" for entry in block.entries]
             return _titled(block.title, "\n".join(lines))
         case Findings():
-            return _titled(block.title, "\n\n".join(_finding(item) for item in block.items))
+            told = [*(_finding(item) for item in block.items), *([markdown(block.more)] if block.more else [])]
+            return _titled(block.title, "\n\n".join(told))
         case Paragraph():
             return _emphasised(markdown(block.text), strong=block.tone is Tone.STRONG)
         case _:
@@ -85,4 +86,6 @@ def _finding(item: FindingItem) -> str:
     if item.evidence:
         told = "\n".join(f"  - {markdown(name)}: {markdown(value)}" for name, value in item.evidence)
         lines.append(f"  <details><summary>Evidence</summary>\n\n{told}\n\n  </details>")
+    if item.more:
+        lines.append(f"  {markdown(item.more)}")
     return "\n\n".join(lines)

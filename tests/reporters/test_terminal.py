@@ -51,12 +51,12 @@ def test_quiet_is_verdict_and_findings(snapshot: SnapshotAssertion) -> None:
     assert text == snapshot
 
 
-@pytest.mark.parametrize("width", [0, 40, 60, 77, 100, 120, 200])
+@pytest.mark.parametrize("width", [0, 10, 20, 25, 33, 39, 40, 60, 77, 100, 120, 200])
 @pytest.mark.parametrize("story", [*STORIES, "hostile"])
 def test_no_line_is_wider_than_the_terminal_and_nothing_is_cut(story: str, width: int) -> None:
     result = {**STORIES, "hostile": stories.hostile}[story]()
     text = render(result, "terminal", Style(width=width))
-    assert max(map(cell_len, text.splitlines())) <= max(width, 40)
+    assert max(map(cell_len, text.splitlines())) <= (max(width, 20) if width else 40)
     squeezed = re.sub(r"\s", "", text)
     assert "…" not in text
     if story == "founding_story":
@@ -64,7 +64,7 @@ def test_no_line_is_wider_than_the_terminal_and_nothing_is_cut(story: str, width
             assert re.sub(r"\s", "", finding.remedy) in squeezed
 
 
-@pytest.mark.parametrize("width", [60, 80, 120])
+@pytest.mark.parametrize("width", [20, 25, 39, 60, 80, 120])
 def test_an_id_list_is_never_broken(width: int) -> None:
     text = render(stories.founding_story(), "terminal", Style(width=width))
     assert not [line for line in text.splitlines() if re.search(r"\[-?\d+,[^\]]*$", line)]
