@@ -48,6 +48,25 @@ def test_every_command_has_help_with_an_example_and_is_in_the_docs(name: str) ->
     assert f"## eagle-parity {name}\n" in pages()["cli.md"]
 
 
+SHARED = ("--format", "--output", "--fail-on", "--quiet", "--color")
+
+
+@pytest.mark.parametrize("name", [*COMMANDS, *(f"{g} {c}" for g, group in GROUPS.items() for c in group.commands)])
+def test_every_command_has_the_shared_options(name: str) -> None:
+    # The demonstration runs commands and has no result of its own.
+    expected = ("--output", "--color") if name == "demo" else SHARED
+    for option in expected:
+        assert option in HELPS[f"eagle-parity {name}"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"), [(["checks"], "EP201"), (["explain", "EP201"], "remedy"), (["engines"], "partial-sums")]
+)
+def test_quiet_keeps_what_was_asked_for(arguments: list[str], told: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run([*arguments, "--quiet", "--fail-on", "never"]) == 0
+    assert told in capsys.readouterr().out
+
+
 @pytest.mark.parametrize("name", HELPS)
 def test_every_option_has_a_help(name: str) -> None:
     lines = HELPS[name].partition("\nOptions:\n")[2].splitlines()

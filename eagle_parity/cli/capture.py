@@ -8,8 +8,17 @@ from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
 
-from eagle_parity.cli.options import Color, ColorOption, FirstTokenOption, Format, FormatOption, QuietOption
+from eagle_parity.cli.options import (
+    Color,
+    ColorOption,
+    FailOnOption,
+    FirstTokenOption,
+    Format,
+    FormatOption,
+    QuietOption,
+)
 from eagle_parity.errors import UsageError
+from eagle_parity.results import FailOn
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -110,6 +119,7 @@ def capture_transformers(
         ),
     ] = False,
     format: FormatOption = Format.TERMINAL,  # noqa: A002  the option's name
+    fail_on: FailOnOption = FailOn.ERROR,
     quiet: QuietOption = False,
     color: ColorOption = Color.AUTO,
 ) -> int:
@@ -149,8 +159,10 @@ def capture_transformers(
             overwrite=overwrite,
             on_sequence=step,
         )
-    result = _conclude(capture, target=target, tokens_from=cast("str", replay or prompts), output=output)
-    return int(finish(result, format=format, quiet=quiet, color=color))
+    result = _conclude(
+        capture, target=target, tokens_from=cast("str", replay or prompts), output=output, fail_on=fail_on
+    )
+    return int(finish(result, format=format, fail_on=fail_on, quiet=quiet, color=color))
 
 
 def _parse_slots(text: str) -> Sequence[Boundary] | None:
@@ -170,7 +182,7 @@ def _parse_last_state(text: str | None) -> Boundary | None:
     return parsed[0]
 
 
-def _conclude(capture: TransformersCapture, *, target: str, tokens_from: str, output: str) -> Result:
+def _conclude(capture: TransformersCapture, *, target: str, tokens_from: str, output: str, fail_on: FailOn) -> Result:
     from eagle_parity.results import Input, Skip, WiringSummary, conclude
     from eagle_parity.targets import TARGET_FORMAT
 
@@ -191,6 +203,7 @@ def _conclude(capture: TransformersCapture, *, target: str, tokens_from: str, ou
     return conclude(
         "capture",
         outcomes=[Skip(check=f"capture of {skip.name}", reason=skip.reason) for skip in capture.skipped],
+        fail_on=fail_on,
         judged=True,  # a recording judges nothing: that it is complete is all that it can be asked
         inputs=[
             Input(role="target", path=target, format=TARGET_FORMAT, hidden_size=manifest.target.hidden_size),

@@ -2,13 +2,23 @@
 
 from __future__ import annotations
 
-from eagle_parity.cli.options import Color, ColorOption, Format, FormatOption, OutputOption, QuietOption
+from eagle_parity.cli.options import (
+    Color,
+    ColorOption,
+    FailOnOption,
+    Format,
+    FormatOption,
+    OutputOption,
+    QuietOption,
+)
+from eagle_parity.results import FailOn
 
 
 def engines(
     *,
     format: FormatOption = Format.TERMINAL,  # noqa: A002  the option's name
     output: OutputOption = None,
+    fail_on: FailOnOption = FailOn.ERROR,
     quiet: QuietOption = False,
     color: ColorOption = Color.AUTO,
 ) -> int:
@@ -20,5 +30,5 @@ def engines(
     from eagle_parity.engines.tables import engine_tables
     from eagle_parity.results import Result, Verdict
 
-    result = Result(command="engines", verdict=Verdict.PASS, measurements=engine_tables())
-    return finish(result, format=format, output=output, quiet=quiet, color=color)
+    result = Result(command="engines", verdict=Verdict.PASS, fail_on=fail_on, measurements=engine_tables())
+    return finish(result, format=format, output=output, fail_on=fail_on, quiet=quiet, color=color)

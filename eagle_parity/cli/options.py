@@ -41,7 +41,10 @@ FailOnOption: TypeAlias = Annotated[
 QuietOption: TypeAlias = Annotated[
     bool,
     typer.Option(
-        "--quiet", "-q", help="No progress, and in the terminal only verdict and findings.", rich_help_panel=_OUTPUT
+        "--quiet",
+        "-q",
+        help="No progress, and in the terminal only verdict and findings, or what was asked for.",
+        rich_help_panel=_OUTPUT,
     ),
 ]
 ColorOption: TypeAlias = Annotated[
