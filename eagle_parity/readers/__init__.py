@@ -7,7 +7,7 @@ until rows are asked for, and neither listing nor recognising needs torch.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -16,7 +16,7 @@ from eagle_parity.errors import InputError
 from eagle_parity.hidden_states import HiddenStates, Layout, StateSequence, Unreadable
 from eagle_parity.readers.angelslim import ANGELSLIM
 from eagle_parity.readers.baldeagle import BALDEAGLE
-from eagle_parity.readers.capture import CAPTURE
+from eagle_parity.readers.capture import CAPTURE, Header, facts_of_folder
 from eagle_parity.readers.companions import Companions, find_companions
 from eagle_parity.readers.containers import TensorTable, UnreadableFileError, read_table
 from eagle_parity.readers.containers.stored_tensor import require_torch
@@ -195,6 +195,14 @@ class _Files:
             return Unreadable(name, f"the file was rewritten and has only {recognised.count} sequences now")
         return _Looked(table, recognised, recognised.at(index))
 
+    def header(self, name: str) -> Header | Unreadable:
+        """What the header of one sequence's file says."""
+        looked = self.look(name)
+        if isinstance(looked, Unreadable):
+            return looked
+        layout = looked.recognised.layout
+        return Header(looked.sequence.token_ids.shape[0], layout.hidden_size, layout.dtype)
+
     def open(self, name: str) -> StateSequence | Unreadable:
         """One sequence."""
         require_torch()
@@ -234,7 +242,10 @@ def _open_capture(folder: Path, path: str | Path, role: str) -> HiddenStates:
     files = {sequence.name: sequence.file for sequence in manifest.sequences}
     if not files:
         raise _no_states(path, role, "a capture without sequences", remedy="record it again")
-    return _assemble(_Files(folder, files, None), folder, path, role, list(files))
+    opened = _Files(folder, files, None)
+    states = _assemble(opened, folder, path, role, list(files))
+    facts = {**states.layout.facts, **facts_of_folder(folder, manifest, opened.header)}
+    return replace(states, layout=replace(states.layout, facts=facts))
 
 
 def _open_folder(

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import os
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from eagle_parity.capture.format import LAST_STATE, LOSS_MASK, MANIFEST_NAME, TOKEN_IDS, Manifest, slot_key
-from eagle_parity.hidden_states import LastStateRule, Layout
+from eagle_parity.hidden_states import LastStateRule, Layout, Unreadable
+from eagle_parity.quoting import plain
 from eagle_parity.readers.containers.stored_tensor import StoredTensor, UnreadableFileError
 from eagle_parity.readers.reader import (
     LAYERS_NOT_RECORDED,
@@ -20,10 +23,80 @@ from eagle_parity.readers.reader import (
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+    from pathlib import Path
+
+    from eagle_parity.capture.format import CapturedSequence
     from eagle_parity.readers.companions import Companions
     from eagle_parity.readers.containers.tensor_table import TensorTable
 
 _RANK = 2
+
+INCOMPLETE = "incomplete"
+"""The fact, true where a recording was interrupted: what is there can be read, and is not all that was meant."""
+
+MAX_HELD = 1000
+"""Files whose headers are held against the manifest; of more, as many are taken at even distances."""
+
+MAX_FACTS = 15
+"""Files that a fact names; the others are counted."""
+
+
+@dataclass(frozen=True, slots=True)
+class Header:
+    """What a sequence's file says of itself."""
+
+    tokens: int
+    hidden_size: int
+    dtype: str
+
+
+def facts_of_folder(
+    folder: Path, manifest: Manifest, header: Callable[[str], Header | Unreadable]
+) -> Mapping[str, Any]:
+    """In what a capture's folder isn't what its manifest says; empty where it is.
+
+    A file whose header contradicts the manifest is read as it is: the states are in the file, the manifest talks about
+    them. A file that isn't listed isn't read: what it holds is of another recording, or was never finished.
+
+    Args:
+        folder: the capture.
+        manifest: its own.
+        header: the header of a sequence's file, by the sequence's name.
+    """
+    listed = {sequence.file for sequence in manifest.sequences}
+    unlisted = sorted(
+        entry.name for entry in os.scandir(folder) if entry.name.endswith(".safetensors") and entry.name not in listed
+    )
+    stride = max(1, -(-len(manifest.sequences) // MAX_HELD))
+    contradictions = [
+        f"{sequence.file}: {said}"
+        for sequence in manifest.sequences[::stride]
+        if (said := _contradiction(manifest, sequence, header(sequence.name)))
+    ]
+    told: dict[str, Any] = {}
+    if unlisted:
+        told["unlisted_files"] = _bounded([plain(name) for name in unlisted])
+    if contradictions:
+        told["contradicts_manifest"] = _bounded(contradictions)
+    return told
+
+
+def _contradiction(manifest: Manifest, sequence: CapturedSequence, header: Header | Unreadable) -> str:
+    """What a file's header says otherwise; empty where it agrees, or says nothing since it can't be read."""
+    if isinstance(header, Unreadable):
+        return ""
+    pairs = (
+        ("tokens", header.tokens, sequence.tokens),
+        ("hidden size", header.hidden_size, manifest.target.hidden_size),
+        ("dtype", header.dtype, manifest.dtype),
+    )
+    return ", ".join(f"{what} {found}, not {stated}" for what, found, stated in pairs if found != stated)
+
+
+def _bounded(names: list[str]) -> list[str]:
+    cut = names[:MAX_FACTS]
+    return cut if len(names) <= MAX_FACTS else [*cut, f"... {len(names):,} in all"]
 
 
 def _recognise(table: TensorTable, companions: Companions) -> Recognised | None:
@@ -71,7 +144,7 @@ def _layout(slots: tuple[StoredTensor, ...], *, has_last: bool, manifest: Manife
             dtype=slots[0].dtype,
             last_state=last_state,
             unknown=(LAYERS_NOT_RECORDED, "what the capture would have held: record it again"),
-            facts={"complete": False},
+            facts={"complete": False, INCOMPLETE: True},
         )
     wiring = manifest.wiring
     return Layout(
@@ -92,6 +165,7 @@ def _layout(slots: tuple[StoredTensor, ...], *, has_last: bool, manifest: Manife
 def _facts(manifest: Manifest) -> dict[str, Any]:
     return {
         "complete": manifest.complete,
+        **({} if manifest.complete else {INCOMPLETE: True}),
         "engine": manifest.producer.engine,
         "computed_in": manifest.producer.dtype,
         "options": dict(manifest.producer.options),
