@@ -27,8 +27,23 @@ SETS = {
     "specforge/2ab6da7a": "specforge/2ab6da7a/*/*.ckpt",
     "specforge/head": "specforge/head/*/*.ckpt",
     "specforge/head_gz": "specforge/head_gz/*/*.ckpt.gz",
+    "eagle/eagle3_capture": "eagle/eagle3_capture/*.pt",
+    "speculators/v0.2.0-research-eagle3": "speculators/v0.2.0-research-eagle3/0/*.ckpt",
+    "speculators/v0.2.0-research-hass": "speculators/v0.2.0-research-hass/0/*.ckpt",
+    "hs-connectors/0.9.0-fp8": "hs-connectors/0.9.0-fp8/*.safetensors",
+    "hs-connectors/0.9.0-mooncake-object": "hs-connectors/0.9.0-mooncake-object/*.bin",
+    "modelopt/hf_head": "modelopt/hf_head/*.pt",
+    "modelopt/vllm_head_1_4_6": "modelopt/vllm_head_1_4_6/*.pt",
+    "angelslim": "angelslim/rank_0/*/*.ckpt",
+    "nemo-automodel": "nemo-automodel/shard-*.safetensors",
+    "torchspec": "torchspec/*_hs",
 }
-"""Folders of sample sets that have a reader, and their entry in truth.json."""
+"""Folders of sample sets with slots, and their entry in truth.json."""
+WITHOUT_SLOTS = "eagle/eagle1_ge_data"
+MORE = {"nemo-automodel": ("--first-token", 0)}
+"""What a set can't say and its user must: the target's template begins with this id."""
+LAST_STATE_KEYS = ("hidden_state", "target", "target_hiddens", "last_hidden_states", "hidden_states")
+"""The keys of last states in truth.json, each the last state where another key has the slots."""
 LAST_LAYER = 10
 LEAST_MARGIN = 5
 """Measured: the nearest other boundary is 8 and more times as far."""
@@ -46,10 +61,16 @@ def truth(shared: Path, files: str) -> tuple[list[Any], Any]:
     facts = json.loads((shared / "samples" / "truth.json").read_text())["shards"]
     (fact,) = [fact for fact in facts if fact["files"] == files]
     slots = fact["slots"]
-    if "aux_hidden_state" in slots:
-        return [state(word) for word in slots["aux_hidden_state"]], state(slots["hidden_state"])
-    *wiring, last = [state(word) for word in slots["hidden_states"]]
-    return wiring, last
+    (wiring,) = [[state(word) for word in words] for words in slots.values() if isinstance(words, list)]
+    if len(slots) > 1:
+        (last,) = [state(slots[key]) for key in LAST_STATE_KEYS if isinstance(slots.get(key), str)]
+        return wiring, last
+    return (wiring[:-1], LAST_LAYER) if wiring[-1] == LAST_LAYER else (wiring, None)
+
+
+def test_every_set_of_the_truth_is_compared(shared: Path) -> None:
+    facts = json.loads((shared / "samples" / "truth.json").read_text())["shards"]
+    assert {fact["files"] for fact in facts} == {*SETS.values(), f"{WITHOUT_SLOTS}/0/*.ckpt"}
 
 
 @pytest.fixture(scope="module")
@@ -85,11 +106,12 @@ def test_each_slot_is_named_as_the_truth_has_it(
 ) -> None:
     shards = shared / "samples" / folder
     wiring, last = truth(shared, SETS[folder])
-    reference = capture(target, tmp_path / "reference", "--replay", shards)
+    source = ("--replay", shards, *MORE.get(folder, ()))
+    reference = capture(target, tmp_path / "reference", *source)
     live = capture(
-        target, tmp_path / "live", "--replay", shards, "--boundaries", ",".join(map(str, wiring)), "--dtype", "bfloat16"
+        target, tmp_path / "live", *source, "--boundaries", ",".join(map(str, wiring)), "--dtype", "bfloat16"
     )
-    status, result = diff(capsys, shards, live, "--reference", reference)
+    status, result = diff(capsys, shards, live, "--reference", reference, *MORE.get(folder, ()))
     # What was written in that week of November 2025 has a row less than ids.
     expected = ["truncated-capture"] if folder == "specforge/d5de56f7" else []
     assert (status, [finding["name"] for finding in result["findings"]]) == (len(expected), expected)
@@ -105,6 +127,59 @@ def test_each_slot_is_named_as_the_truth_has_it(
         found, margin = named(measured["trained"]["last_state"])
         assert found == last
         assert margin > LEAST_MARGIN
+
+
+def test_modelopts_dumps_are_told_apart_by_measurement(
+    shared: Path, target: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    dumps = [shared / "samples" / "modelopt" / name for name in ("hf_head", "vllm_head_1_4_6")]
+    assert run(["inspect", *map(str, dumps), "--format", "json"]) == 0
+    with_transformers, with_vllm = json.loads(capsys.readouterr().out)["measurements"]["paths"]
+    assert {**with_transformers, "path": ""} == {**with_vllm, "path": ""}
+    assert any("can't be told apart" in text and "--reference" in text for text in with_vllm["unknown"])
+    reference = capture(target, tmp_path / "reference", "--replay", dumps[0])
+    status, result = diff(capsys, *dumps, "--reference", reference)
+    assert (status, [finding["name"] for finding in result["findings"]]) == (1, ["layer-mismatch"])
+    assert result["findings"][0]["evidence"]["offset"] == -1
+    assert result["wiring"]["trained"] == [2, 5, 7]
+    assert result["wiring"]["live"] == [1, 4, 6]
+    assert result["wiring"]["last_state"] == {"trained": POST_NORM, "live": LAST_LAYER}
+
+
+def test_of_eagle_1_only_the_last_state_is_named(
+    shared: Path, target: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    shards = shared / "samples" / WITHOUT_SLOTS
+    reference = capture(target, tmp_path / "reference", "--replay", shards)
+    status, result = diff(capsys, shards, reference, "--reference", reference)
+    assert (status, result["verdict"]) == (3, "inconclusive")
+    found, margin = named(result["measurements"]["trained"]["last_state"])
+    assert found == POST_NORM
+    assert margin > LEAST_MARGIN
+
+
+def test_without_its_first_token_nemos_rows_still_pair(
+    shared: Path, target: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    shards = shared / "samples" / "nemo-automodel"
+    refused = ["capture", "transformers", "--target", str(target), "-o", str(tmp_path / "x"), "--replay", str(shards)]
+    assert run(refused) == 2
+    assert "--first-token" in capsys.readouterr().err
+    live = capture(
+        target,
+        tmp_path / "live",
+        "--replay",
+        shards,
+        "--first-token",
+        0,
+        "--boundaries",
+        "2,5,7",
+        "--dtype",
+        "bfloat16",
+    )
+    _, result = diff(capsys, shards, live)
+    assert result["measurements"]["sequences"]["by_suffix"] == 4
+    assert all(slot["pair"]["distance"] < 0.02 for slot in result["measurements"]["slots"])
 
 
 def test_a_wrong_layer_of_a_sample_set(
