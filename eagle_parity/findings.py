@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 DOCS = "docs/checks.md"
-"""Where each finding is explained; the anchor is its name."""
+"""Where each finding is explained, in the repository; the anchor is its name."""
 
 
 class Severity(StrEnum):
@@ -43,7 +43,8 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
         message: one or two sentences for a person; everything that comes from a file is quoted, never trusted.
         evidence: JSON values: the measured numbers and the thresholds that were applied.
         remedy: what to change.
-        docs: where the finding is explained.
+        docs: the page and anchor where the finding is explained, relative to the tool's repository; an installed
+            package has no such file, and ``explain CODE`` prints all of it.
         slot: the slot it is about, if it is about one.
         rank: the tensor-parallel rank it is about, if it is about one.
         engine: the engine it is about, if it is about one, with the options of the variants that it is about:

@@ -22,7 +22,7 @@ def section(result: Result) -> list[Block]:
         ("why", told.get("why", "")),
         ("remedy", told.get("remedy", "")),
         ("given by", emitted or "commands directly, where they meet it"),
-        ("docs", told.get("docs", "")),
+        ("docs", f"{told['docs']} in the repository: the same" if told.get("docs") else ""),
     )
     heading = f"{told.get('code', '')} {told.get('name', '')}: {told.get('title', '')}"
     return [
