@@ -146,6 +146,243 @@ def write_specforge(
     return folder
 
 
+def save_torch(content: Any, path: Path, *, compress: bool = False) -> None:
+    """``torch.save``, with a gzip around it where asked."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    buffer = io.BytesIO()
+    torch.save(content, buffer)
+    if compress:
+        path.with_name(path.name + ".gz").write_bytes(gzip.compress(buffer.getvalue()))
+    else:
+        path.write_bytes(buffer.getvalue())
+
+
+def write_specforge_aux_only(folder: Path, sequences: Sequence[Written], *, compress: bool = False) -> Path:
+    """SpecForge of 9 November 2025: the concatenation stands under ``hidden_state``, and there is no other state."""
+    for i, sequence in enumerate(sequences):
+        content = {
+            "input_ids": sequence.token_ids,
+            "loss_mask": sequence.mask,
+            "hidden_state": torch.cat(list(sequence.slots), dim=-1)[None],
+        }
+        save_torch(content, folder / "rows_0-2000" / f"data_{i}.ckpt", compress=compress)
+    return folder
+
+
+def write_speculators_research(folder: Path, sequences: Sequence[Written], *, compress: bool = False) -> Path:
+    """speculators 0.0 to 0.2, research scripts: ``<index>/data_<i>.ckpt``."""
+    for i, sequence in enumerate(sequences):
+        content = {
+            "input_ids": sequence.token_ids,
+            "hidden_state": torch.cat(list(sequence.slots), dim=-1),
+            "loss_mask": sequence.mask,
+            "target": sequence.last,
+        }
+        save_torch(content, folder / "0" / f"data_{i}.ckpt", compress=compress)
+    return folder
+
+
+def write_eagle_last_state(folder: Path, sequences: Sequence[Written], *, compress: bool = False) -> Path:
+    """EAGLE-1 and EAGLE-2: the last state alone; the sequences' slots are left out."""
+    for i, sequence in enumerate(sequences):
+        content = {"input_ids": sequence.token_ids, "hidden_state": sequence.last, "loss_mask": sequence.mask}
+        save_torch(content, folder / "0" / f"data_{i}.ckpt", compress=compress)
+    return folder
+
+
+def write_eagle_list(folder: Path, sequences: Sequence[Written], *, compress: bool = False) -> Path:
+    """The list that EAGLE-3's training captures, without a last state."""
+    for i, sequence in enumerate(sequences):
+        content = {"input_ids": sequence.token_ids, "loss_mask": sequence.mask, "hs": list(sequence.slots)}
+        save_torch(content, folder / f"data_{i}.pt", compress=compress)
+    return folder
+
+
+def write_modelopt(folder: Path, sequences: Sequence[Written], *, compress: bool = False, **more: Any) -> Path:
+    """ModelOpt: ``<conversation_id>.pt``; the HF dump and the vLLM dump are the same files."""
+    for i, sequence in enumerate(sequences):
+        content = {
+            "input_ids": sequence.token_ids,
+            "hidden_states": sequence.last,
+            "aux_hidden_states": torch.cat(list(sequence.slots), dim=-1) if sequence.slots else torch.empty(0),
+            "loss_mask": sequence.mask,
+            "conversation_id": f"c{i}",
+            **more,
+        }
+        save_torch(content, folder / f"c{i}.pt", compress=compress)
+    return folder
+
+
+def write_tensorrt_llm(
+    folder: Path,
+    sequences: Sequence[Written],
+    *,
+    key: str = "aux_hidden_states",
+    per_file: int = 2,
+    compress: bool = False,
+) -> Path:
+    """TensorRT-LLM: ``<prefix>_<iteration>.pt``, a list of requests each; no loss mask."""
+    requests = [
+        {
+            "id": i,
+            "input_ids": sequence.token_ids,
+            "hidden_state": sequence.last,
+            key: torch.cat(list(sequence.slots), dim=-1),
+        }
+        for i, sequence in enumerate(sequences)
+    ]
+    for first in range(0, len(requests), per_file):
+        path = folder / f"states_{first // per_file}.pt"
+        save_torch(requests[first : first + per_file], path, compress=compress)
+    return folder
+
+
+def write_angelslim(folder: Path, sequences: Sequence[Written], *, compress: bool = False) -> Path:
+    """AngelSlim: ``rank_0/rows_0-5000/data_<i>.ckpt``, everything with a batch dimension."""
+    for i, sequence in enumerate(sequences):
+        content = {
+            "input_ids": sequence.token_ids[None],
+            "loss_mask": sequence.mask[None],
+            "hidden_states": torch.cat(list(sequence.slots), dim=-1)[None],
+            "target_hiddens": sequence.last[None],
+            "position_ids": torch.arange(len(sequence.token_ids))[None],
+        }
+        save_torch(content, folder / "rank_0" / "rows_0-5000" / f"data_{i}.ckpt", compress=compress)
+    return folder
+
+
+def write_baldeagle(folder: Path, sequences: Sequence[Written], *, compress: bool = False) -> Path:
+    """BaldEagle: ``<gpu>/rows_<a>-<b>/data_<i>.ckpt``."""
+    for i, sequence in enumerate(sequences):
+        content = {
+            "input_ids": sequence.token_ids,
+            "loss_mask": sequence.mask,
+            "hidden_state": torch.cat(list(sequence.slots), dim=-1)[None],
+            "target_hidden_states": sequence.last[None],
+        }
+        save_torch(content, folder / "0" / "rows_0-100" / f"data_{i}.ckpt", compress=compress)
+    return folder
+
+
+def write_nemo(
+    folder: Path,
+    sequences: Sequence[Written],
+    *,
+    layer_ids: Sequence[Any] | None = (1, 4, 6),
+    per_file: int = 2,
+    padded_to: int | None = None,
+) -> Path:
+    """NeMo Automodel: several sequences a file, padded on the right, ids and loss mask shifted left.
+
+    The rows of the padding hold numbers, as they do in a real one; the last states are left out.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    length = max([len(sequence.token_ids) for sequence in sequences] + [padded_to or 0, 1])
+    width = sum(slot.shape[1] for slot in sequences[0].slots)
+    for first in range(0, len(sequences), per_file):
+        part = sequences[first : first + per_file]
+        ids = torch.full((len(part), length), 5)
+        masks = torch.zeros((2, len(part), length), dtype=torch.int64)
+        aux = torch.full((len(part), length, width), 7.0).to(sequences[0].slots[0].dtype)
+        for i, sequence in enumerate(part):
+            tokens = len(sequence.token_ids)
+            ids[i, : max(0, tokens - 1)] = sequence.token_ids[1:]
+            masks[0, i, :tokens] = 1
+            masks[1, i, : max(0, tokens - 1)] = sequence.mask[1:]
+            aux[i, :tokens] = torch.cat(list(sequence.slots), dim=-1)
+        tensors = {"input_ids": ids, "attention_mask": masks[0].clone(), "loss_mask": masks[1].clone()}
+        tensors |= {"aux_hidden_states": aux, "target_probs": torch.zeros(len(part), length, 4)}
+        save_file(tensors, folder / f"shard-{first // per_file:06d}.safetensors")
+    if layer_ids is not None:
+        manifest = {
+            "format_version": 2,
+            "target_model": "target",
+            "aux_layer_ids": list(layer_ids),
+            "aux_hidden_dim": width,
+            "seq_length": length,
+            "num_samples": len(sequences),
+            "shard_size": per_file,
+        }
+        (folder / "manifest.json").write_text(json.dumps(manifest))
+    save_file({"weight": torch.zeros(4, 2)}, folder / "target_embeddings.safetensors")
+    return folder
+
+
+def bare_bytes(tensor: torch.Tensor) -> bytes:
+    """A tensor's numbers as they lie in memory."""
+    return tensor.contiguous().view(-1).view(torch.uint8).numpy().tobytes()
+
+
+def write_torchspec(folder: Path, sequences: Sequence[Written], *, metadata: bool = True) -> Path:
+    """TorchSpec's Mooncake objects, ``KEY_hs``, ``KEY_ids``, ``KEY_lhs``, and the controller's metadata beside them."""
+    folder.mkdir(parents=True, exist_ok=True)
+    entries: list[dict[str, Any]] = []
+    for i, sequence in enumerate(sequences):
+        tensors = {
+            "hidden_states": torch.cat(list(sequence.slots), dim=-1)[None],
+            "input_ids": sequence.token_ids[None],
+            "last_hidden_states": sequence.last[None],
+        }
+        for tensor, suffix in zip(tensors.values(), ("hs", "ids", "lhs"), strict=True):
+            (folder / f"sample{i}_{suffix}").write_bytes(bare_bytes(tensor))
+        entries.append(
+            {
+                "mooncake_key": f"sample{i}",
+                "tensor_shapes": {name: list(tensor.shape) for name, tensor in tensors.items()},
+                "tensor_dtypes": {name: str(tensor.dtype) for name, tensor in tensors.items()},
+            }
+        )
+    if metadata:
+        (folder / "controller_metadata.json").write_text(json.dumps(entries))
+    return folder
+
+
+def write_mooncake(folder: Path, sequences: Sequence[Written], *, manifest: bool = True) -> Path:
+    """hs-connectors' packed Mooncake objects, 64-byte aligned parts, and their manifests."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for i, sequence in enumerate(sequences):
+        states = [*sequence.slots, *([] if sequence.last_state is None else [sequence.last_state])]
+        data, entries = b"", {}
+        for name, tensor in {"hidden_states": torch.stack(states, dim=1), "token_ids": sequence.token_ids}.items():
+            part = bare_bytes(tensor)
+            entries[name] = {
+                "shape": list(tensor.shape),
+                "dtype": str(tensor.dtype),
+                "nbytes": len(part),
+                "offset": len(data),
+            }
+            data += part + bytes(-len(part) % 64)
+        (folder / f"kcmpl-{i}.bin").write_bytes(data)
+        if manifest:
+            told = {"handle": f"kcmpl-{i}", "version": 1, "tensors": entries, "metadata": {}}
+            (folder / f"kcmpl-{i}.kv_transfer_params.json").write_text(json.dumps(told))
+    return folder
+
+
+def write_stacked_fp8(folder: Path, sequences: Sequence[Written]) -> list[Written]:
+    """hs-connectors' FP8 files; returns the sequences as their numbers are after dequantisation, in float32."""
+    folder.mkdir(parents=True, exist_ok=True)
+    largest = torch.finfo(torch.float8_e4m3fn).max
+    kept: list[Written] = []
+    for i, sequence in enumerate(sequences):
+        states = torch.stack([*sequence.slots, sequence.last], dim=1).float()
+        scales = states.abs().amax(dim=(1, 2), keepdim=True).clamp(min=1e-6) / largest
+        stored = (states / scales).to(torch.float8_e4m3fn)
+        tensors = {"hidden_states": stored, "hidden_states_scales": scales, "token_ids": sequence.token_ids}
+        save_file(tensors, folder / f"hs_{i}.safetensors")
+        *slots, last = (stored.float() * scales).unbind(1)
+        kept.append(Written(sequence.token_ids, slots, last))
+    return kept
+
+
+def write_sglang_dump(folder: Path, tensor: torch.Tensor) -> Path:
+    """One tensor of SGLang's dumper."""
+    folder.mkdir(parents=True, exist_ok=True)
+    name = "step=0___rank=0___dump_index=4___name=non_intrusive__logits_processor.inputs.4.0.pt"
+    torch.save({"value": tensor, "meta": {"name": "aux", "rank": 0, "dims": [1, 2]}}, folder / name)
+    return folder
+
+
 def write_capture(
     folder: Path,
     sequences: Sequence[Written],

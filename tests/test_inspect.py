@@ -7,7 +7,15 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 import torch
-from builders import make_sequences, write_capture, write_specforge, write_speculators_list, write_stacked
+from builders import (
+    make_sequences,
+    write_capture,
+    write_nemo,
+    write_sglang_dump,
+    write_specforge,
+    write_speculators_list,
+    write_stacked,
+)
 from safetensors.torch import save_file
 
 from eagle_parity import inspection
@@ -70,6 +78,67 @@ def test_shards_and_captures(tmp_path: Path, capsys: pytest.CaptureFixture[str])
     assert "diff-captures --reference" in told[0]["unknown"][0]
     assert told[2]["unknown"] == []
     assert document["inputs"][0]["tokens"] == 7
+
+
+def test_a_file_that_holds_several_sequences(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    root = write_nemo(tmp_path, make_sequences([4] * 40))
+    (told,) = inspect(capsys, root)["measurements"]["paths"]
+    # Of each sequence's four tokens the first isn't stored.
+    assert (told["sequences"], told["tokens"], told["sequences_estimated"]) == (40, 120, None)
+    assert told["declared"] == {"slots": [2, 5, 7], "last_state": None}
+    assert any("--first-token" in text for text in told["unknown"])
+    monkeypatch.setattr(inspection, "MAX_COUNTED", 5)
+    document = inspect(capsys, root)
+    (told,) = document["measurements"]["paths"]
+    assert (told["sequences"], told["sequences_estimated"], told["sequences_counted"]) == (None, 40, 5)
+    assert (told["tokens"], told["tokens_estimated"]) == (None, 120)
+    assert document["inputs"][0]["sequences"] is None
+
+
+def test_a_dump_of_sglang_says_why_it_is_not_compared(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (path,) = write_sglang_dump(tmp_path, torch.zeros(12, 8)).iterdir()
+    (told,) = inspect(capsys, path)["measurements"]["paths"]
+    assert told["kind"] == "tensors"
+    assert "SGLang's dumper" in told["not_read_because"]
+    assert told["tensors"] == {"value": "[12, 8] float32", "meta": "no tensor"}
+
+
+def test_the_collected_samples(shared: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Each set by what its facts say: layout, sequences, tokens, slots, dtype, whether a last state is stored."""
+    expected = {
+        "eagle/eagle1_ge_data": ("eagle-last-state", 1, 456, 0, "float16", "stored"),
+        "eagle/eagle3_capture": ("eagle-list", 1, 38, 3, "bfloat16", "absent"),
+        "speculators/v0.2.0-research-eagle3": ("speculators-research", 1, 105, 3, "bfloat16", "stored"),
+        "speculators/v0.2.0-research-hass": ("speculators-research", 1, 102, 3, "float16", "stored"),
+        "speculators/v0.3.0": ("speculators-list", 2, 77, 3, "bfloat16", "stored"),
+        "speculators/v0.9.0": ("stacked", 3, 147, 3, "bfloat16", "stored"),
+        "vllm/extract_ids_0_2_5_7_10": ("stacked", 1, 12, 5, "bfloat16", "undecided"),
+        "hs-connectors/0.9.0-fp8": ("stacked-fp8", 2, 109, 4, "float8_e4m3fn", "undecided"),
+        "hs-connectors/0.9.0-mooncake-object": ("mooncake", 1, 39, 4, "bfloat16", "undecided"),
+        "modelopt/hf_head": ("modelopt", 2, 77, 3, "bfloat16", "stored"),
+        "modelopt/vllm_head_1_4_6": ("modelopt", 2, 77, 3, "bfloat16", "stored"),
+        "specforge/v010": ("specforge", 1, 38, 3, "bfloat16", "stored"),
+        "specforge/d5de56f7": ("specforge", 1, 39, 3, "bfloat16", "absent"),
+        "specforge/2ab6da7a": ("specforge", 1, 39, 3, "bfloat16", "stored"),
+        "specforge/head": ("specforge", 2, 78, 3, "bfloat16", "stored"),
+        "specforge/head_gz": ("specforge", 1, 39, 3, "bfloat16", "stored"),
+        "angelslim": ("angelslim", 1, 38, 3, "bfloat16", "stored"),
+        "nemo-automodel": ("nemo", 4, 177, 3, "bfloat16", "absent"),
+        "torchspec": ("torchspec", 2, 77, 3, "bfloat16", "stored"),
+    }
+    facts = json.loads((shared / "samples" / "truth.json").read_text())["shards"]
+    assert all(any(fact["files"].startswith(folder) for folder in expected) for fact in facts)
+    document = inspect(capsys, *(shared / "samples" / folder for folder in expected))
+    assert document["findings"] == []
+    for told, facts_of_set in zip(document["measurements"]["paths"], expected.values(), strict=True):
+        found = (told["format"], told["sequences"], told["tokens"], told["slots"], told["dtype"])
+        assert (*found, told["last_state"]["stored"]) == facts_of_set
+        assert told["hidden_size"] == 64
+        # The one set that says all about itself has the trainer's own data_config.json.
+        assert bool(told["unknown"]) is (told["format"] != "speculators-list")
+        assert all("`" in text or "--" in text or "padding" in text for text in told["unknown"])
 
 
 def test_draft(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -9,7 +9,15 @@ from typing import TYPE_CHECKING
 
 import pytest
 import torch
-from builders import make_sequences, write_capture, write_specforge, write_stacked
+from builders import (
+    make_sequences,
+    write_capture,
+    write_nemo,
+    write_specforge,
+    write_stacked,
+    write_tensorrt_llm,
+    write_torchspec,
+)
 
 from eagle_parity import readers
 from eagle_parity.errors import InputError, MissingExtraError
@@ -172,15 +180,18 @@ def test_recognising_needs_no_torch(tmp_path: Path) -> None:
     write_stacked(tmp_path / "a", make_sequences((3,)), speculators=True)
     write_specforge(tmp_path / "b", make_sequences((3,)))
     write_capture(tmp_path / "c", make_sequences((3,)), slots=(1, 2, 3))
+    write_nemo(tmp_path / "d", make_sequences((4,)))
+    write_torchspec(tmp_path / "e", make_sequences((3,)))
+    write_tensorrt_llm(tmp_path / "f", make_sequences((3,)))
     code = (
         "import sys; from eagle_parity.readers import *\n"
         "for path in sys.argv[1:]:\n"
         "    states = open_hidden_states(path, role='trained'); print(states.count_tokens(states.names[0]))\n"
         "assert not {'torch', 'numpy', 'transformers'} & set(sys.modules)"
     )
-    folders = [str(tmp_path / name) for name in "abc"]
+    folders = [str(tmp_path / name) for name in "abcdef"]
     done = subprocess.run([sys.executable, "-c", code, *folders], capture_output=True, text=True, check=False)
-    assert (done.returncode, done.stdout.split()) == (0, ["3", "3", "3"]), done.stderr
+    assert (done.returncode, done.stdout.split()) == (0, ["3"] * 6), done.stderr
 
 
 def test_reading_without_torch_names_the_extra(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,7 +9,7 @@ import os
 from typing import TYPE_CHECKING, BinaryIO
 
 from eagle_parity.readers.containers.gzip_file import GZIP_MAGIC, GzipFile, inflated, stamp_of
-from eagle_parity.readers.containers.raw_objects import describe_raw
+from eagle_parity.readers.containers.raw_objects import NO_PACKED_MANIFEST, PACKED_SUFFIX, describe_raw
 from eagle_parity.readers.containers.safetensors_file import looks_like_safetensors, read_safetensors_table
 from eagle_parity.readers.containers.stored_tensor import PlainFile, Source, UnreadableFileError
 from eagle_parity.readers.containers.tensor_table import TensorTable
@@ -66,4 +66,6 @@ def _read(file: BinaryIO, source: Source, head: bytes) -> TensorTable:
         return read_zip_table(file, source)
     if looks_like_pickle(head):
         return read_legacy_table(file, source)
+    if isinstance(source, PlainFile) and source.path.name.endswith(PACKED_SUFFIX):
+        raise UnreadableFileError(NO_PACKED_MANIFEST)
     raise UnreadableFileError("neither safetensors nor a file of torch.save")

@@ -39,6 +39,12 @@ CONTROLLER_METADATA = "controller_metadata.json"
 MAX_MANIFEST_BYTES = 64 * 1024 * 1024
 """The controller's list has some 300 bytes a sequence: 200,000 of them."""
 
+NO_PACKED_MANIFEST = (
+    "neither safetensors nor a file of torch.save; if it is an object of hs-connectors' Mooncake store, its shape and"
+    " dtype are in the kv_transfer_params of the HTTP response alone: save these beside it as"
+    f" NAME{PACKED_MANIFEST_SUFFIX}"
+)
+
 _PACKED_VERSION = 1
 
 _PARTS = {"hidden_states": STATES_SUFFIX, "input_ids": "_ids", "last_hidden_states": "_lhs"}
