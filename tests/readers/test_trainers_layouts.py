@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import struct
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import builders
@@ -25,7 +26,6 @@ from eagle_parity.wiring import POST_NORM, Wiring
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from pathlib import Path
 
     from eagle_parity.hidden_states import HiddenStates, Rows
 
@@ -388,6 +388,11 @@ ALL_WRITERS: dict[str, Callable[[Path, list[Written]], Any]] = {
 
 def test_every_reader_has_a_writer_here() -> None:
     assert {reader.name for reader in READERS} == ALL_WRITERS.keys()
+
+
+def test_every_reader_is_in_the_docs() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "formats.md").read_text()
+    assert [reader.name for reader in READERS if f"| `{reader.name}` |" not in page] == []
 
 
 @pytest.mark.parametrize("kind", ALL_WRITERS)
