@@ -189,11 +189,12 @@ class _Files:
             recognised = recognise(table, self._beside(path.parent))
             if self.layout is not None:
                 _check_alike(self.layout, recognised.layout)
+            sequence = recognised.at(index) if index < recognised.count else None
         except (UnreadableFileError, InputError) as error:
             return Unreadable(name, str(error))
-        if index >= recognised.count:
+        if sequence is None:
             return Unreadable(name, f"the file was rewritten and has only {recognised.count} sequences now")
-        return _Looked(table, recognised, recognised.at(index))
+        return _Looked(table, recognised, sequence)
 
     def header(self, name: str) -> Header | Unreadable:
         """What the header of one sequence's file says."""

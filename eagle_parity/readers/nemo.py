@@ -12,12 +12,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from eagle_parity.capture.format import MAX_SEQUENCE_TOKENS
 from eagle_parity.hidden_states import Layout
 from eagle_parity.quoting import evidence_value
 from eagle_parity.readers.companions import NEMO_MANIFEST
 from eagle_parity.readers.containers.stored_tensor import INTEGER_DTYPES, UnreadableFileError
 from eagle_parity.readers.reader import (
     LAYERS_NOT_RECORDED,
+    MAX_SEQUENCES,
     Reader,
     Recognised,
     StoredSequence,
@@ -59,7 +61,7 @@ def _recognise(table: TensorTable, companions: Companions) -> Recognised | None:
     if aux is None or not {TOKEN_IDS, ATTENTION_MASK} <= table.tensors.keys() or len(aux.shape) != _RANK:
         return None
     count, length, width = aux.shape
-    if not is_state(aux, _RANK) or not count or not length:
+    if not is_state(aux, _RANK) or not 0 < count <= MAX_SEQUENCES or not 0 < length <= MAX_SEQUENCE_TOKENS:
         raise UnreadableFileError(f"{AUX} is {aux}; expected floats [n, S, width]")
     for key in (TOKEN_IDS, ATTENTION_MASK, LOSS_MASK):
         _check_table(table.tensors.get(key), key, count, length)

@@ -27,6 +27,10 @@ LAYERS_NOT_RECORDED = (
 """What most layouts can't say."""
 
 
+MAX_SEQUENCES = 65_536
+"""In one file; NeMo writes 256. A header that claims more is refused before a name is made for each."""
+
+
 @dataclass(frozen=True, slots=True)
 class StoredSequence:
     """Where the parts of one sequence lie in a file.

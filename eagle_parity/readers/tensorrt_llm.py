@@ -43,11 +43,10 @@ _ROWS_NOT_TOLD = (
 def _recognise(table: TensorTable, _: Companions) -> Recognised | None:
     if not table.records or not all({LAST, TOKEN_IDS} <= record.tensors.keys() for record in table.records):
         return None
-    sequences = tuple(_sequence(record) for record in table.records)
-    shapes = {(len(s.slots), s.slots[0].shape[1], s.slots[0].dtype) for s in sequences}
-    if len(shapes) > 1:
-        raise UnreadableFileError(f"its requests differ in slots, hidden size or dtype: {sorted(shapes)[:3]}")
-    count, hidden_size, dtype = shapes.pop()
+    first = _sequence(table.records[0])
+    count, hidden_size, dtype = len(first.slots), first.slots[0].shape[1], first.slots[0].dtype
+    if len({_widths(record) for record in table.records}) > 1:
+        raise UnreadableFileError("its requests differ in slots, hidden size or dtype")
     layout = Layout(
         format="tensorrt-llm",
         description=(
@@ -65,17 +64,33 @@ def _recognise(table: TensorTable, _: Companions) -> Recognised | None:
             "token_ids": "can have the generated one, which has no row",
         },
     )
-    return Recognised(layout, sequences[0], count=len(sequences), nth=sequences.__getitem__)
+
+    def nth(index: int) -> StoredSequence:
+        return _sequence(table.records[index])
+
+    return Recognised(layout, first, count=len(table.records), nth=nth)
 
 
-def _sequence(record: TensorTable) -> StoredSequence:
+def _aux_key(record: TensorTable) -> str:
     keys = [key for key in AUX_KEYS if key in record.tensors]
     if len(keys) != 1:
         raise UnreadableFileError(f"a request with {len(keys)} of {' and '.join(AUX_KEYS)}; expected one: {record}")
+    return keys[0]
+
+
+def _widths(record: TensorTable) -> tuple[int, int, str]:
+    key = _aux_key(record)
+    aux, last = (state_matrix(record, name, batch=False) for name in (key, LAST))
+    token_vector(record.tensors[TOKEN_IDS], TOKEN_IDS)
+    return aux.shape[1], last.shape[1], aux.dtype
+
+
+def _sequence(record: TensorTable) -> StoredSequence:
+    key = _aux_key(record)
     last = state_matrix(record, LAST, batch=False)
     return StoredSequence(
         token_ids=token_vector(record.tensors[TOKEN_IDS], TOKEN_IDS),
-        slots=slots_beside(state_matrix(record, keys[0], batch=False), last, keys[0], LAST),
+        slots=slots_beside(state_matrix(record, key, batch=False), last, key, LAST),
         last_state=last,
         loss_mask=mask_vector(record),
     )

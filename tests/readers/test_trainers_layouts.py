@@ -236,6 +236,7 @@ def test_nemo_without_a_manifest_says_what_it_needs(tmp_path: Path) -> None:
         ({"loss_mask": torch.ones(2, 4)}, "loss_mask is"),
         ({"input_ids": torch.ones(8).long()}, "input_ids is"),
         ({"aux_hidden_states": torch.zeros(0, 4, 24)}, r"expected floats \[n, S, width\]"),
+        ({"aux_hidden_states": torch.zeros(70_000, 1, 3)}, r"expected floats \[n, S, width\]"),
         ({"aux_hidden_states": torch.zeros(2**30, 0, 24)}, r"expected floats \[n, S, width\]"),
         ({"aux_hidden_states": torch.zeros(2, 4, 24).long()}, r"expected floats \[n, S, width\]"),
     ],
@@ -457,6 +458,14 @@ def test_wrong_shapes(tmp_path: Path, kind: str, changes: dict[str, Any], reason
         ([{"input_ids": torch.arange(3)}], "no layout"),
         ([{"input_ids": torch.arange(3), "hidden_state": torch.zeros(3, 8)}], "a request with 0 of"),
         ([{}], "no layout"),
+        ([{}] * 10_000, "a list of 10,000 dicts"),
+        (
+            [
+                {"input_ids": ids, "hidden_state": torch.zeros(3, 8), "aux_hidden_states": torch.zeros(3, 24)}
+                for ids in (torch.arange(3), torch.zeros(3))
+            ],
+            "input_ids is",
+        ),
         (
             [
                 {
@@ -474,6 +483,16 @@ def test_wrong_requests(tmp_path: Path, records: list[Any], reason: str) -> None
     torch.save(records, tmp_path / "states_0.pt")
     with pytest.raises(InputError, match=reason):
         describe_shards(tmp_path)
+
+
+def test_one_request_with_a_broken_mask_is_one_value(tmp_path: Path) -> None:
+    request = {"input_ids": torch.arange(3), "hidden_state": torch.zeros(3, 8), "aux_hidden_states": torch.zeros(3, 24)}
+    torch.save([request, request | {"loss_mask": torch.zeros(3)}], tmp_path / "states_0.pt")
+    states = open_hidden_states(tmp_path, role="trained")
+    good, bad = (states.open(name) for name in states.names)
+    assert isinstance(good, StateSequence)
+    assert isinstance(bad, Unreadable)
+    assert "loss_mask is" in bad.reason
 
 
 @pytest.mark.parametrize(

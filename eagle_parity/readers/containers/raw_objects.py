@@ -36,8 +36,8 @@ PACKED_MANIFEST_SUFFIX = ".kv_transfer_params.json"
 STATES_SUFFIX = "_hs"
 CONTROLLER_METADATA = "controller_metadata.json"
 
-MAX_MANIFEST_BYTES = 64 * 1024 * 1024
-"""The controller's list has some 300 bytes a sequence: 200,000 of them."""
+MAX_MANIFEST_BYTES = 32 * 1024 * 1024
+"""The controller's list has some 300 bytes a sequence: 100,000 of them."""
 
 NO_PACKED_MANIFEST = (
     "neither safetensors nor a file of torch.save; if it is an object of hs-connectors' Mooncake store, its shape and"

@@ -31,6 +31,9 @@ PICKLE_MAGIC = b"\x80"
 LEGACY_MAGIC = 0x1950A86A20F9469CFC6C
 """The first of the pickles in a file older than torch 1.6."""
 
+MAX_RECORDS = 8192
+"""Dicts in a list: an engine's iteration has at most some thousand requests."""
+
 MAX_DIRECTORY_BYTES = 4 * 1024 * 1024
 """A shard's zip has ten members of some hundred bytes; Python's zipfile holds the whole directory in memory."""
 
@@ -194,6 +197,8 @@ def _no_place(storage: Storage) -> int:
 
 def _table(value: Any, source: Source) -> TensorTable:
     if isinstance(value, list | tuple) and value and all(isinstance(entry, dict) for entry in value):
+        if len(value) > MAX_RECORDS:
+            raise UnreadableFileError(f"a list of {len(value):,} dicts; at most {MAX_RECORDS:,} are read")
         return TensorTable(source, "torch", {}, records=tuple(_table(entry, source) for entry in value))
     if not isinstance(value, dict):
         raise UnreadableFileError(
