@@ -25,6 +25,10 @@ FINAL_NORM_NAMES = (
     "language_model.model.norm.weight",
     "transformer.ln_f.weight",
 )
+NORM_OFFSET_BY_ONE = frozenset({"gemma", "gemma2", "gemma3", "gemma3_text"})
+"""transformers' GemmaRMSNorm, Gemma2RMSNorm and Gemma3RMSNorm multiply by ``1 + weight``; Gemma3n's doesn't."""
+ROOT_SCALED = NORM_OFFSET_BY_ONE | {"gemma3n", "gemma3n_text", "gemma4", "gemma4_text"}
+"""Their embeddings are multiplied by the square root of the hidden size."""
 MAX_INDEX_BYTES = 64 * 1024 * 1024
 """model.safetensors.index.json of the largest mixture-of-experts models is some ten megabytes."""
 
@@ -67,7 +71,7 @@ def embedding_scale(target: Target) -> float:
     """
     config: Mapping[str, Any] = target.config
     model_type = str(config.get("model_type") or target.model_type)
-    if model_type.startswith("gemma"):
+    if model_type in ROOT_SCALED:
         return math.sqrt(target.hidden_size)
     for key in ("embedding_multiplier", "scale_emb"):
         value = config.get(key)
@@ -94,7 +98,7 @@ def read_final_norm(target: Target) -> torch.Tensor | None:
 
     with safe_open(found[0], framework="pt") as handle:
         weight: torch.Tensor = handle.get_tensor(found[1]).float()
-    return weight + 1 if str(target.config.get("model_type") or "").startswith("gemma") else weight
+    return weight + 1 if str(target.config.get("model_type") or "") in NORM_OFFSET_BY_ONE else weight
 
 
 def _find(target: Target, names: tuple[str, ...], *, rank: int) -> tuple[Path, str] | None:

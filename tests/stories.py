@@ -209,6 +209,11 @@ def _measurements() -> Measurements:
         sink_distance=0.01,
         mean_correlation=0.4,
         worst_dimensions=dimensions,
+        spread_trained=2.5,
+        spread_live=2.4,
+        bad_sequences=1,
+        bad_sinks=0,
+        sequences=1,
     )
     fit = Fit(
         name="scaled",

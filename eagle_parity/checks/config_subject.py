@@ -105,7 +105,7 @@ class Variants(msgspec.Struct, frozen=True):
             said.setdefault(words(served), []).append(variant_words(served))
         if len(said) == 1:
             return next(iter(said))
-        return "; ".join(f"with {' and '.join(variants)} it {text}" for text, variants in said.items())
+        return "; ".join(f"with {' and '.join(variants)} {text}" for text, variants in said.items())
 
 
 def variant_words(served: Served) -> str:

@@ -5,12 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from eagle_parity.checks.check import Check, Outcomes
+from eagle_parity.comparison.views import settled
 from eagle_parity.findings import MISDECLARED_WIRING, Severity
 from eagle_parity.results import Skip
 
 if TYPE_CHECKING:
     from eagle_parity.comparison.identity import Identity
-    from eagle_parity.comparison.views import Comparison
+    from eagle_parity.comparison.views import Comparison, SlotView
 
 
 def run(comparison: Comparison) -> Outcomes:
@@ -18,7 +19,9 @@ def run(comparison: Comparison) -> Outcomes:
     for role, side in (("trained", comparison.measurements.trained), ("live", comparison.measurements.live)):
         if side.last_state_note:
             yield Skip(
-                check=f"last state ({role})", reason=side.last_state_note, blocks_verdict=side.last_state_guessed
+                check=CHECK.name,
+                reason=f"{role}: its final state is compared as the {side.last_state_note}",
+                blocks_verdict=side.last_state_guessed,
             )
     if not comparison.enough:
         return
@@ -42,6 +45,33 @@ def run(comparison: Comparison) -> Outcomes:
                 # Where the head is fed something else than it was trained on, that is the error.
                 severity=None if comparison.difference is None else Severity.WARNING,
             )
+    contradicting = [view.measurement.slot for view in views if _contradict(comparison, view)]
+    if contradicting:
+        trained, live = measurements.trained.declared, measurements.live.declared
+        yield MISDECLARED_WIRING.finding(
+            "both sides hold the same states, and are declared as different ones: "
+            + "; ".join(
+                f"slot {slot} is {trained[slot]} by the trained side and {live[slot]} by the live side"
+                for slot in contradicting
+            )
+            + ". One declaration is wrong",
+            evidence={
+                "slots": contradicting,
+                "trained": list(trained),
+                "trained_by": measurements.trained.declared_by,
+                "live": list(live),
+                "live_by": measurements.live.declared_by,
+            },
+        )
+
+
+def _contradict(comparison: Comparison, view: SlotView) -> bool:
+    """Whether one state is declared as two boundaries, and no reference settles which of them it is."""
+    slot = view.measurement.slot
+    trained, live = comparison.measurements.trained.declared, comparison.measurements.live.declared
+    if not view.agrees or settled(view.trained) or slot >= min(len(trained), len(live)):
+        return False
+    return trained[slot] is not None and live[slot] is not None and trained[slot] != live[slot]
 
 
 CHECK = Check(

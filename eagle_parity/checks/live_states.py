@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from eagle_parity.checks.check import Check, Outcomes
-from eagle_parity.comparison.evidence import applied_thresholds, rounded
+from eagle_parity.comparison.evidence import rounded, told_distance
+from eagle_parity.comparison.views import is_dead
 from eagle_parity.findings import (
     BY_NAME,
     MISSING_RESIDUAL,
@@ -14,6 +15,7 @@ from eagle_parity.findings import (
     SCALED,
     TOKEN_SHIFT,
     UNEXPLAINED_DIFFERENCE,
+    Severity,
 )
 from eagle_parity.results import Skip
 
@@ -22,11 +24,15 @@ if TYPE_CHECKING:
     from eagle_parity.comparison.thresholds import Thresholds
     from eagle_parity.comparison.views import Comparison, SlotView
     from eagle_parity.findings import Finding
+    from eagle_parity.wiring import Label
 
 EXPLAINS_DRIFT = 0.5
 """Of the right layer's drift an explanation must take away half: fitted numbers always take some."""
 TOLD_FITS = 3
 """Failed explanations that a finding lists, nearest first."""
+MIN_BAD_SINKS = 2
+BAD_SINK_SHARE = 0.5
+"""Sinks differ by next to nothing in a good capture: where they do in half of the sequences, it is no accident."""
 SMALLEST_DISTANCE = 1e-6
 """An explanation that leaves nothing has no finite margin."""
 
@@ -36,9 +42,19 @@ def run(comparison: Comparison) -> Outcomes:
     if not comparison.enough or comparison.displaced:
         return
     yield from _explained(comparison)
-    stray = [view for view in comparison.views if view.agrees and view.bad_rows]
+    for view in comparison.views:
+        if is_dead(view.measurement):
+            yield Skip(
+                check=CHECK.name,
+                reason=f"slot {view.measurement.slot}: both sides hold one row for every token, so there is nothing to "
+                "compare; a dead buffer looks like this",
+                blocks_verdict=True,
+            )
+    wrong = comparison.difference.slots if comparison.difference is not None else ()
+    stray = [view for view in comparison.views if view.agrees and view.bad_rows and view.measurement.slot not in wrong]
     if stray:
         yield _bad_rows(stray, comparison.thresholds)
+    yield from _bad_sinks(comparison)
 
 
 def _explained(comparison: Comparison) -> Outcomes:
@@ -60,10 +76,10 @@ def _explained(comparison: Comparison) -> Outcomes:
             explained.setdefault((fit.name, _signature(fit)), []).append((view, fit))
         elif pair is not None and _undecided(comparison, view):
             yield Skip(
-                check=f"slot {view.measurement.slot}",
-                reason=f"its distance {pair.distance:.3f} is more than numerics usually make ({view.limit:.3g}) and "
-                f"less than a wrong layer usually makes ({thresholds.identity_distance:g}): give a --reference, or a "
-                "second live capture with --noise",
+                check=CHECK.name,
+                reason=f"slot {view.measurement.slot}: its distance {pair.distance:.3f} is more than numerics "
+                f"usually make ({view.limit:.3g}) and less than a wrong layer usually makes "
+                f"({thresholds.identity_distance:g}): give a --reference, or a second live capture with --noise",
                 blocks_verdict=True,
             )
         else:
@@ -71,7 +87,7 @@ def _explained(comparison: Comparison) -> Outcomes:
     if unexplained:
         yield _unexplained(unexplained, comparison)
     for group in explained.values():
-        yield _fit_finding(group, thresholds)
+        yield _fit_finding(group, comparison)
 
 
 def _undecided(comparison: Comparison, view: SlotView) -> bool:
@@ -98,7 +114,33 @@ def _signature(fit: Fit) -> str:
     return str(values if fit.name in {"token-shift", "scaled"} else {})
 
 
-def _fit_finding(group: list[tuple[SlotView, Fit]], thresholds: Thresholds) -> Finding:
+def _same_state(comparison: Comparison, first: Fit, second: Fit) -> bool:
+    """Whether two fits start from one state under two names: a trained slot is some boundary as well."""
+    return first.name == second.name and _label(comparison, first) == _label(comparison, second)
+
+
+def _label(comparison: Comparison, fit: Fit) -> Label:
+    slot = fit.candidate.trained_slot
+    if slot is not None and slot < len(comparison.expected):
+        return comparison.expected[slot]
+    return fit.candidate.label if fit.candidate.boundary is None else fit.candidate.boundary
+
+
+def _ties(comparison: Comparison, view: SlotView, fit: Fit) -> list[Fit]:
+    """Explanations from other states that fit nearly as well: told, for the numbers can't tell them apart."""
+    limit = comparison.thresholds.margin * max(fit.distance, SMALLEST_DISTANCE)
+    return [
+        other
+        for other in view.measurement.fits
+        if other is not fit
+        and other.side == fit.side
+        and other.distance <= limit
+        and other.parameters <= fit.parameters
+        and not _same_state(comparison, fit, other)
+    ]
+
+
+def _fit_finding(group: list[tuple[SlotView, Fit]], comparison: Comparison) -> Finding:
     kind = BY_NAME[group[0][1].name]
     slots: list[dict[str, Any]] = []
     for view, fit in group:
@@ -115,13 +157,18 @@ def _fit_finding(group: list[tuple[SlotView, Fit]], thresholds: Thresholds) -> F
                 "side": fit.side,
                 "runner_up": others[0].formula if others else None,
                 "runner_up_distance": rounded(others[0].distance) if others else None,
+                "ties": [other.formula for other in _ties(comparison, view, fit)],
             }
         )
-    lines = "; ".join(f"slot {view.measurement.slot}: the {fit.side} state is {fit.formula}" for view, fit in group)
+    lines = "; ".join(
+        f"slot {view.measurement.slot}: the {fit.side} state is {fit.formula}"
+        + "".join(f", or {formula}, which fits as well" for formula in slot["ties"][:1])
+        for (view, fit), slot in zip(group, slots, strict=True)
+    )
     worst = min(_margin(slot["runner_up_distance"], slot["distance_left"]) for slot in slots)
     return kind.finding(
         f"{lines} (what is left: {max(fit.distance for _, fit in group):.3g}).",
-        evidence={"slots": slots, "thresholds": applied_thresholds(thresholds)},
+        evidence={"slots": slots, "thresholds": comparison.thresholds.as_dict()},
         confidence=round(min(0.999, max(0.5, 1 - 1 / worst**2)), 3),
         slot=group[0][0].measurement.slot if len(group) == 1 else None,
     )
@@ -136,22 +183,30 @@ def _unexplained(views: list[SlotView], comparison: Comparison) -> Finding:
     """One finding: what no explanation fits in several slots has one cause until something tells them apart."""
     slots = [_unexplained_slot(view) for view in views]
     near = "; ".join(
-        f"slot {slot['slot']} differs by {slot['distance']:.3g} (limit {slot['limit']:.3g}"
-        + (f", nearest known state {slot['nearest']} at {slot['nearest_distance']:.3g})" if slot["nearest"] else ")")
+        f"slot {slot['slot']} differs by {told_distance(slot['distance'])} (limit {slot['limit']:.3g}{_nearest(slot)})"
         for slot in slots
     )
     tried = sorted({fit.name for view in views for fit in view.measurement.fits})
+    # Judged by other thresholds than it was measured with, a state may need explaining that needed none then.
+    untried = "" if all(view.measurement.tried for view in views) else " Explanations were not tried: compare again."
     without_reference = comparison.measurements.reference_boundaries is None
     return UNEXPLAINED_DIFFERENCE.finding(
         f"{near}. Ruled out: {', '.join(['any known state as it stands', *tried])}"
-        + (", and nothing was there to name another layer by." if without_reference else "."),
-        evidence={"slots": slots, "thresholds": applied_thresholds(comparison.thresholds)},
+        + (", and nothing was there to name another layer by." if without_reference else ".")
+        + untried,
+        evidence={"slots": slots, "thresholds": comparison.thresholds.as_dict()},
         remedy="Another layer is the likely cause: capture all boundaries over the same tokens (`eagle-parity capture "
         "transformers --replay SHARDS`) and pass them as --reference, which names it."
         if without_reference
         else "",
         slot=views[0].measurement.slot if len(views) == 1 else None,
     )
+
+
+def _nearest(slot: dict[str, Any]) -> str:
+    if not slot["nearest"]:
+        return ""
+    return f", nearest known state {slot['nearest']} at {told_distance(slot['nearest_distance'])}"
 
 
 def _unexplained_slot(view: SlotView) -> dict[str, Any]:
@@ -195,10 +250,29 @@ def _bad_rows(views: list[SlotView], thresholds: Thresholds) -> Finding:
     )
     return UNEXPLAINED_DIFFERENCE.finding(
         f"{lines}: some rows belong to something else",
-        evidence={"slots": slots, "thresholds": applied_thresholds(thresholds)},
+        evidence={"slots": slots, "thresholds": thresholds.as_dict()},
         remedy="Capture the same sequences one at a time, with prefix caching off, and compare again.",
         slot=views[0].measurement.slot if len(views) == 1 else None,
     )
+
+
+def _bad_sinks(comparison: Comparison) -> Outcomes:
+    """Sink tokens are left out of the medians, so that they must be told apart."""
+    slots = [
+        {"slot": view.measurement.slot, "sinks": pair.sink_rows, "bad": pair.bad_sinks, "largest": pair.sink_distance}
+        for view in comparison.views
+        if (pair := view.measurement.pair) is not None
+        and view.agrees
+        and pair.bad_sinks >= max(MIN_BAD_SINKS, BAD_SINK_SHARE * pair.sequences)
+    ]
+    if slots:
+        listed = "; ".join(f"slot {s['slot']}: {s['bad']} of {s['sinks']}" for s in slots)
+        yield UNEXPLAINED_DIFFERENCE.finding(
+            f"the sink tokens (usually the first of a sequence) differ where the others agree: {listed}",
+            severity=Severity.WARNING,
+            evidence={"slots": slots, "thresholds": comparison.thresholds.as_dict()},
+            remedy="Look at the first rows: a token that one side puts in front, or a row that belongs elsewhere.",
+        )
 
 
 def _drift(view: SlotView) -> Finding:

@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Any
 
 from eagle_parity.checks.check import Check, Outcomes
 from eagle_parity.comparison.evidence import (
-    applied_thresholds,
     describe_label,
     format_labels,
     identity_evidence,
@@ -44,7 +43,7 @@ def run(comparison: Comparison) -> Outcomes:
     if not comparison.enough:
         if comparison.measurements.sequences.pairs:
             yield Skip(
-                check="slots",
+                check=CHECK.name,
                 reason=f"{comparison.compared_rows} comparable tokens; a conclusion needs "
                 f"{comparison.thresholds.min_tokens} (sinks and NaN rows left out)",
                 blocks_verdict=True,
@@ -67,7 +66,7 @@ def run(comparison: Comparison) -> Outcomes:
         yield _finding(comparison, comparison.difference)
     if comparison.measurements.reference_boundaries is None:
         yield Skip(
-            check="layer-identity",
+            check=CHECK.name,
             reason="no --reference: slots were compared with the trained states and the embedding only, so a layer "
             f"nearer than {comparison.thresholds.parity_distance:g} to the trained one would not show",
         )
@@ -95,7 +94,7 @@ def _finding(comparison: Comparison, difference: WiringDifference) -> Finding:
         "trained": list(expected),
         "live": list(actual),
         "slots": slots,
-        "thresholds": applied_thresholds(comparison.thresholds),
+        "thresholds": comparison.thresholds.as_dict(),
     }
     if difference.name == "layer-mismatch" and first is not None:
         evidence |= {

@@ -16,7 +16,13 @@ def run(comparison: Comparison) -> Outcomes:
     """What couldn't be paired, lacks rows, or has other ids."""
     measurements = comparison.measurements
     tally = measurements.sequences
-    pairs = tally.paired + tally.by_prefix + tally.by_suffix + tally.by_name
+    pairs = tally.pairs
+    for role, side in (("trained", measurements.trained), ("live", measurements.live)):
+        if side.incomplete:
+            yield Skip(
+                check=CHECK.name,
+                reason=f"the {role} capture was interrupted: what it holds was compared, the rest is not there",
+            )
     if pairs == 0:
         yield TOKEN_MISMATCH.finding(
             "no sequence of one side has the token ids of one of the other "
@@ -25,7 +31,7 @@ def run(comparison: Comparison) -> Outcomes:
             evidence={"unpaired_trained": tally.unpaired_trained, "unpaired_live": tally.unpaired_live},
         )
         yield Skip(
-            check="same-token-comparison",
+            check=CHECK.name,
             reason="nothing to compare: the sides share no token ids; capture the shards' own ids with --replay",
             blocks_verdict=True,
         )
@@ -49,12 +55,12 @@ def run(comparison: Comparison) -> Outcomes:
             severity=Severity.NOTE,
             evidence={"sequences": tally.partial, "of": pairs},
         )
-    for side, count in (("trained", tally.unpaired_trained), ("live", tally.unpaired_live)):
+    for role, count in (("trained", tally.unpaired_trained), ("live", tally.unpaired_live)):
         if count:
-            yield Skip(check="pairing", reason=f"{count} {side} sequence(s) have no partner on the other side")
+            yield Skip(check=CHECK.name, reason=f"{count} {role} sequence(s) have no partner on the other side")
     if measurements.reference_boundaries is not None and tally.with_reference < pairs:
         yield Skip(
-            check="reference",
+            check=CHECK.name,
             reason=f"the reference covers {tally.with_reference} of {pairs} pairs of sequences",
             blocks_verdict=tally.with_reference == 0,
         )

@@ -86,6 +86,10 @@ def diff_captures(
         )
     }
     require_torch()
+    import torch
+
+    # Blocks of rows are small: handing them to several threads costs more than it gains, and 20 times so on a busy machine.
+    torch.set_num_threads(1)
     from eagle_parity.comparison.diff import DiffInputs, diff_captures
 
     def opened(path: str, role: str) -> HiddenStates:

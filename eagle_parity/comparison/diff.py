@@ -14,6 +14,7 @@ from eagle_parity.comparison.last_state import settle_last_states
 from eagle_parity.comparison.measure import MAX_EXAMPLES, Measured, measure_pairs
 from eagle_parity.comparison.measurements import (
     EMBEDDING_ROWS,
+    Beside,
     Candidate,
     Fit,
     Measurements,
@@ -22,13 +23,13 @@ from eagle_parity.comparison.measurements import (
     SlotMeasurement,
 )
 from eagle_parity.comparison.pairing import PrefixIndex, pair_sequences, read_ids
-from eagle_parity.comparison.remedies import with_id_lists
+from eagle_parity.comparison.remedies import id_lists, with_id_lists
 from eagle_parity.comparison.sample import PairSources, sample_of, sample_pairs
 from eagle_parity.comparison.thresholds import Thresholds
 from eagle_parity.comparison.views import look_at
 from eagle_parity.errors import InputError, UsageError
 from eagle_parity.explanations import EXPLANATIONS
-from eagle_parity.hidden_states import HiddenStates, LastStateRule, StateSequence
+from eagle_parity.hidden_states import HiddenStates, LastStateRule, Unreadable
 from eagle_parity.results import FailOn, Input, conclude
 
 if TYPE_CHECKING:
@@ -85,14 +86,15 @@ def diff_captures(
     """
     measurements, inputs = measure_diff(inputs, progress)
     judgement = judge(measurements, inputs.thresholds)
+    lists = id_lists(judgement.wiring.trained, inputs.target)
     return conclude(
         "diff-captures",
-        outcomes=with_id_lists(judgement.outcomes, judgement.wiring.trained, inputs.target),
+        outcomes=with_id_lists(judgement.outcomes, judgement.wiring.trained, lists),
         judged=judgement.judged,
         fail_on=fail_on,
         inputs=_describe_inputs(inputs),
         wiring=judgement.wiring,
-        measurements={**_plain(measurements), "identified": identified(judgement.comparison)},
+        measurements={**_plain(measurements), "identified": identified(judgement.comparison), "id_lists": lists},
     )
 
 
@@ -103,7 +105,7 @@ def measure_diff(inputs: DiffInputs, progress: Callable[[str], None]) -> tuple[M
     reference_boundaries = _reference_boundaries(inputs)
     num_layers = inputs.target.num_layers if inputs.target else _fact(inputs, "num_layers")
     pairing = pair_sequences(inputs.trained, inputs.live)
-    aligner = _aligner(inputs, reference_boundaries)
+    aligner, unreadable_beside = _aligner(inputs, reference_boundaries)
     trained_states, live_states, notes = settle_last_states(
         aligner, pairing, inputs.trained_boundaries, inputs.live_boundaries, num_layers
     )
@@ -119,7 +121,13 @@ def measure_diff(inputs: DiffInputs, progress: Callable[[str], None]) -> tuple[M
     live = _side(inputs.live, "live", inputs.live_boundaries, settled=notes.get("live"), num_layers=num_layers)
     tally = _tally(pairing)
     comparable = trained.hidden_size == live.hidden_size
-    measured = measure_pairs(pairing.pairs if comparable else [], aligner, _known(aligner), progress)
+    measured = measure_pairs(
+        pairing.pairs if comparable else [],
+        aligner,
+        _known(aligner),
+        inputs.thresholds.bad_row_distance,
+        progress,
+    )
     measurements = Measurements(
         thresholds=inputs.thresholds,
         num_layers=num_layers,
@@ -136,6 +144,11 @@ def measure_diff(inputs: DiffInputs, progress: Callable[[str], None]) -> tuple[M
         reference_boundaries=None if inputs.reference is None else list(reference_boundaries),
         embedding_rows=aligner.embedding is not None,
         seconds=0.0,
+        beside=Beside(
+            noise=inputs.noise is not None,
+            target=inputs.target is not None,
+            unreadable=[(role, file.name, file.reason) for role, file in unreadable_beside],
+        ),
     )
     comparison = look_at(measurements, inputs.thresholds)
     unexplained = [] if comparison.displaced else [*comparison.open_views, *comparison.drifted_views]
@@ -177,6 +190,7 @@ def _side(
         last_state_declared=last_state if last_state is not None else _pre_norm(states, num_layers),
         last_state_note=None if settled is None else str(settled),
         last_state_guessed=settled is not None and settled.guessed,
+        incomplete=bool(layout.facts.get("incomplete")),
     )
 
 
@@ -239,20 +253,32 @@ def _reference_boundaries(inputs: DiffInputs) -> tuple[BoundaryEntry, ...]:
 # Sequences ----------------------------------------------------------------------------------------------------------
 
 
-def _aligner(inputs: DiffInputs, reference_boundaries: tuple[BoundaryEntry, ...]) -> Aligner:
+def _aligner(
+    inputs: DiffInputs, reference_boundaries: tuple[BoundaryEntry, ...]
+) -> tuple[Aligner, list[tuple[str, Unreadable]]]:
+    """What opens the pairs, and which files of the reference and the second capture couldn't be read."""
     from eagle_parity.target_weights import find_embedding
 
-    embedding = find_embedding(inputs.target) if inputs.target else None
-    return Aligner(
+    unreadable: list[tuple[str, Unreadable]] = []
+
+    def index(role: str, states: HiddenStates | None) -> PrefixIndex | None:
+        if states is None:
+            return None
+        readable, broken = read_ids(states)
+        unreadable.extend((role, file) for file in broken)
+        return PrefixIndex(readable)
+
+    aligner = Aligner(
         trained=inputs.trained,
         live=inputs.live,
         reference=inputs.reference,
-        reference_index=None if inputs.reference is None else PrefixIndex(read_ids(inputs.reference)[0]),
+        reference_index=index("reference", inputs.reference),
         reference_boundaries=reference_boundaries,
         noise=inputs.noise,
-        noise_index=None if inputs.noise is None else PrefixIndex(read_ids(inputs.noise)[0]),
-        embedding=embedding,
+        noise_index=index("noise", inputs.noise),
+        embedding=find_embedding(inputs.target) if inputs.target else None,
     )
+    return aligner, unreadable
 
 
 def _known(aligner: Aligner) -> list[Candidate]:
@@ -286,6 +312,7 @@ def _tally(pairing: Pairing) -> SequenceTally:
         unpaired_trained=len(pairing.unpaired_trained),
         unpaired_live=len(pairing.unpaired_live),
         partial=partial,
+        contexts=PrefixIndex(pair.trained for pair in pairing.pairs).contexts(),
         padded=sum(pair.padded for pair in pairing.pairs),
         mismatched=mismatched[:MAX_EXAMPLES],
         mismatched_count=len(mismatched),
@@ -320,7 +347,7 @@ def _explain(
             if fit.name not in {other.name for other in kept}:
                 kept.append(fit)
         finite = [fit for fit in kept if fit.distance < float("inf")]
-        explained[slot] = msgspec.structs.replace(slots[slot], fits=finite)
+        explained[slot] = msgspec.structs.replace(slots[slot], fits=finite, tried=True)
     return explained
 
 
@@ -352,18 +379,13 @@ def _describe_inputs(inputs: DiffInputs) -> list[Input]:
 
 
 def _describe(role: str, states: HiddenStates) -> Input:
-    tokens = 0
-    sequences = 0
-    for sequence in states:
-        if isinstance(sequence, StateSequence):
-            sequences += 1
-            tokens += len(sequence.token_ids) if sequence.token_ids is not None else sequence.rows
+    counts = [tokens for name in states.names if isinstance(tokens := states.count_tokens(name), int)]
     return Input(
         role=role,
         path=str(states.path),
         format=states.layout.format,
-        sequences=sequences,
-        tokens=tokens,
+        sequences=len(counts),
+        tokens=sum(counts),
         slots=states.layout.slots,
         hidden_size=states.layout.hidden_size,
     )

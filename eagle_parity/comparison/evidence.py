@@ -5,26 +5,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from eagle_parity.comparison.identity import is_embedding
+from eagle_parity.comparison.measurements import LARGEST
 from eagle_parity.comparison.views import settled
 from eagle_parity.wiring import POST_NORM, BoundaryEntry, Label, describe_boundary
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from eagle_parity.comparison.thresholds import Thresholds
     from eagle_parity.comparison.views import SlotView
-
-
-def applied_thresholds(thresholds: Thresholds) -> dict[str, float]:
-    """What the judgement was made by."""
-    return {
-        "parity_distance": thresholds.parity_distance,
-        "identity_distance": thresholds.identity_distance,
-        "margin": thresholds.margin,
-        "min_tokens": thresholds.min_tokens,
-        "bad_row_distance": thresholds.bad_row_distance,
-        "bad_row_share": thresholds.bad_row_share,
-    }
 
 
 def identity_evidence(view: SlotView) -> dict[str, Any]:
@@ -61,6 +49,11 @@ def label_boundary(label: Label | None) -> BoundaryEntry:
     if label == POST_NORM:
         return POST_NORM
     return label if isinstance(label, int) else None
+
+
+def told_distance(distance: float) -> str:
+    """A distance for a message; against rows of zeros it is infinite."""
+    return f"{distance:.3g}" if distance < LARGEST else "infinity (rows of zeros)"
 
 
 def rounded(value: float) -> float:

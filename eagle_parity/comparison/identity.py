@@ -94,10 +94,14 @@ def identity_limit(dtype: str, boundary: BoundaryEntry, thresholds: Thresholds) 
 
 
 def is_embedding(state: StateMeasurement) -> bool:
-    """Whether a state gives each token a row of its own, the same wherever it stands: only the embedding does."""
+    """Whether a state gives each token a row of its own, the same wherever it stands: only the embedding does.
+
+    Where the embedding itself was there to compare with, that decides and not this.
+    """
     repeated = state.repeated_tokens
     return (
         repeated is not None
+        and not any(candidate.boundary == EMBEDDING for candidate in state.candidates)
         and repeated.pairs >= MIN_REPEATS
         and repeated.distance <= REPEAT_DISTANCE
         and repeated.contrast is not None
@@ -110,13 +114,20 @@ def pair_limits(
 ) -> tuple[float, float]:
     """Up to where two slots are the same state, and from where a single row is bad.
 
-    The noise floor is the greatest of the rounding prior and what a second capture shows.
+    The noise floor is the greatest of the rounding prior and what a second capture shows. A second capture raises the
+    first limit to the distance of another layer at the most, and one that differs like another layer is no noise.
     """
-    floor = max(prior_floor(dtype, boundary if isinstance(boundary, int) else None), slot.noise or 0.0)
+    floor = thresholds.floor_factor * prior_floor(dtype, boundary if isinstance(boundary, int) else None)
+    noise = thresholds.floor_factor * slot.noise if slot.noise is not None and is_noise(slot, thresholds) else 0.0
     return (
-        max(thresholds.parity_distance, thresholds.floor_factor * floor),
-        max(thresholds.bad_row_distance, thresholds.floor_factor * floor),
+        max(thresholds.parity_distance, floor, min(noise, thresholds.identity_distance)),
+        max(thresholds.bad_row_distance, floor, noise),
     )
+
+
+def is_noise(slot: PairMeasurement, thresholds: Thresholds) -> bool:
+    """Whether what a second capture differs by can be noise."""
+    return slot.noise is not None and slot.noise <= thresholds.identity_distance
 
 
 def trained_labels(

@@ -1,8 +1,7 @@
 """The verdict on a comparison: plain numbers in, findings out.
 
-No tensor is touched, so that ``report`` judges a saved result again with other thresholds. The checks run in an order
-in which one root cause gives one error: what can't be compared, what isn't a number, which state each slot is, and only
-then what is left unexplained.
+No tensor is touched, so that ``report`` judges a saved result again with other thresholds. One root cause gives one
+error: ``Comparison`` says what displaces what, and each check leaves to the others what is theirs.
 """
 
 from __future__ import annotations
@@ -14,8 +13,9 @@ from eagle_parity.checks import COMPARISON_CHECKS
 from eagle_parity.comparison.evidence import identity_evidence, label_boundary, rounded
 from eagle_parity.comparison.identity import identify, trained_label
 from eagle_parity.comparison.measurements import measurements_of
+from eagle_parity.comparison.remedies import with_id_lists
 from eagle_parity.comparison.views import Comparison, look_at, settled
-from eagle_parity.results import FailOn, LastStates, Result, Skip, WiringSummary, conclude
+from eagle_parity.results import LastStates, Result, Skip, WiringSummary, conclude
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -66,9 +66,9 @@ def rejudge(result: Result, assignments: Sequence[str]) -> Result:
     judgement = judge(measurements, thresholds)
     return conclude(
         result.command,
-        outcomes=judgement.outcomes,
+        outcomes=with_id_lists(judgement.outcomes, judgement.wiring.trained, _saved_lists(result)),
         judged=judgement.judged,
-        fail_on=FailOn.ERROR,
+        fail_on=result.fail_on,
         inputs=result.inputs,
         wiring=judgement.wiring,
         measurements={
@@ -77,6 +77,11 @@ def rejudge(result: Result, assignments: Sequence[str]) -> Result:
             "identified": identified(judgement.comparison),
         },
     )
+
+
+def _saved_lists(result: Result) -> list[dict[str, Any]]:
+    lists = result.measurements.get("id_lists")
+    return [row for row in lists if isinstance(row, dict) and "write" in row] if isinstance(lists, list) else []
 
 
 def identified(comparison: Comparison) -> list[dict[str, Any]]:
@@ -103,13 +108,14 @@ def identified(comparison: Comparison) -> list[dict[str, Any]]:
 
 
 def _wiring(comparison: Comparison) -> WiringSummary:
-    """Both wirings, measured where they could be and declared otherwise."""
+    """Both wirings: the live one is measured or unknown, the trained one measured or as declared."""
     trained, live = comparison.measurements.trained, comparison.measurements.live
     if not comparison.enough:
         return WiringSummary(
             num_layers=comparison.measurements.num_layers,
             trained=list(trained.declared),
-            live=list(live.declared),
+            trained_from=trained.declared_by,
+            live=[None] * live.slots,
             last_state=LastStates(trained=trained.last_state_declared, live=live.last_state_declared),
         )
     names = {trained_label(slot) for slot in range(len(comparison.expected))}
@@ -124,6 +130,8 @@ def _wiring(comparison: Comparison) -> WiringSummary:
         num_layers=comparison.measurements.num_layers,
         trained=[None if label in names else label_boundary(label) for label in comparison.expected],
         live=live_boundaries,
+        trained_from="measured" if all(settled(view.trained) for view in comparison.views) else trained.declared_by,
+        live_from="measured",
         last_state=LastStates(
             trained=_last(trained.last_state, trained.last_state_declared, comparison.thresholds),
             live=_last(live.last_state, live.last_state_declared, comparison.thresholds),

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -16,6 +15,7 @@ from eagle_parity.comparison.alignment import (
     trained_slot_candidate,
 )
 from eagle_parity.comparison.measurements import (
+    LARGEST,
     Candidate,
     Dimension,
     PairMeasurement,
@@ -41,8 +41,8 @@ if TYPE_CHECKING:
     from eagle_parity.hidden_states import HiddenStates
 
 WORST_DIMENSIONS = 5
-LARGEST = 1e300
-"""Stands for an infinite error."""
+NO_SPREAD = 1e-12
+"""Keeps a dimension that never moves from being infinitely bad."""
 MAX_EXAMPLES = 5
 """How many sequences a result names of each kind; the counts are complete."""
 
@@ -135,6 +135,10 @@ class SlotPair:
     noise: ErrorHistograms = field(default_factory=lambda: ErrorHistograms(1))
     sinks: ErrorHistograms = field(default_factory=lambda: ErrorHistograms(1))
     worst: tuple[str, float] | None = None
+    bad_row_distance: float = math.inf
+    bad_sequences: int = 0
+    bad_sinks: int = 0
+    sequences: int = 0
 
     def update(
         self, x_TD: torch.Tensor, y_TD: torch.Tensor, keep_T: torch.Tensor, sinks_T: torch.Tensor
@@ -145,13 +149,16 @@ class SlotPair:
         kept_T = keep_T & finite_T
         self.errors.update(errors_T[kept_T][None])
         self.sinks.update(errors_T[sinks_T & finite_T][None])
+        self.bad_sinks += int((errors_T[sinks_T & finite_T] > self.bad_row_distance).sum())
         self.moments.update(x_TD[kept_T], y_TD[kept_T])
         return errors_T[kept_T]
 
     def tell_sequence(self, name: str, errors: list[torch.Tensor]) -> None:
-        """Remembers the sequence with the greatest median."""
+        """Remembers the sequence with the greatest median, and counts those with a bad row."""
         all_errors = torch.cat(errors) if errors else torch.zeros(0)
         if len(all_errors):
+            self.sequences += 1
+            self.bad_sequences += int(bool((all_errors > self.bad_row_distance).any()))
             median = float(all_errors.median())
             if self.worst is None or median > self.worst[1]:
                 self.worst = (name, _number(median))
@@ -162,6 +169,9 @@ class SlotPair:
         self.errors.merge(other.errors)
         self.noise.merge(other.noise)
         self.sinks.merge(other.sinks)
+        self.bad_sequences += other.bad_sequences
+        self.bad_sinks += other.bad_sinks
+        self.sequences += other.sequences
         if other.worst is not None and (self.worst is None or other.worst[1] > self.worst[1]):
             self.worst = other.worst
         return self
@@ -174,7 +184,7 @@ class SlotPair:
         sinks = self.sinks.quantiles(0)
         noise = self.noise.quantiles(0)
         statistics = self.moments.compute()
-        spread_D = torch.maximum(statistics.std_x_D, statistics.std_y_D).clamp_min(1e-12)
+        spread_D = torch.maximum(statistics.std_x_D, statistics.std_y_D).clamp_min(NO_SPREAD)
         order = torch.argsort(statistics.rms_difference_D / spread_D, descending=True)[:WORST_DIMENSIONS].tolist()
         return PairMeasurement(
             rows=errors.count,
@@ -199,6 +209,11 @@ class SlotPair:
                 )
                 for index in order
             ],
+            spread_trained=float(statistics.std_x_D.max()),
+            spread_live=float(statistics.std_y_D.max()),
+            bad_sequences=self.bad_sequences,
+            bad_sinks=self.bad_sinks,
+            sequences=self.sequences,
             noise=_number(noise.median) if noise.count else None,
         )
 
@@ -214,13 +229,14 @@ class Measured:
     with_reference: int
     truncated: list[str]
     unreadable: list[Unreadable]
-    seconds: float
 
 
 class Accumulator:
     """Everything that one pass accumulates; two of them over different pairs merge."""
 
-    def __init__(self, trained: HiddenStates, live: HiddenStates, known: Iterable[Candidate]) -> None:
+    def __init__(
+        self, trained: HiddenStates, live: HiddenStates, known: Iterable[Candidate], bad_row_distance: float
+    ) -> None:
         known = tuple(known)
         hidden_size = trained.layout.hidden_size
         trained_slots = tuple(trained_slot_candidate(slot) for slot in range(trained.layout.slots))
@@ -236,7 +252,10 @@ class Accumulator:
         ]
         self.trained_last = StateMatch.start((*known, *trained_slots), trained.layout.dtype)
         self.live_last = StateMatch.start((*known, last_state_candidate()), live.layout.dtype)
-        self.pairs = [SlotPair(PairMoments(hidden_size)) for _ in range(min(len(self.trained), len(self.live)))]
+        self.pairs = [
+            SlotPair(PairMoments(hidden_size), bad_row_distance=bad_row_distance)
+            for _ in range(min(len(self.trained), len(self.live)))
+        ]
         self.tokens = 0
 
     def update(self, pair: AlignedPair) -> None:
@@ -308,7 +327,11 @@ def pair_sinks(pair: AlignedPair) -> torch.Tensor:
 
 
 def measure_pairs(
-    pairs: Iterable[SequencePair], aligner: Aligner, known: Iterable[Candidate], progress: Callable[[str], None]
+    pairs: Iterable[SequencePair],
+    aligner: Aligner,
+    known: Iterable[Candidate],
+    bad_row_distance: float,
+    progress: Callable[[str], None],
 ) -> Measured:
     """The pass over all pairs.
 
@@ -316,10 +339,10 @@ def measure_pairs(
         pairs: what to compare.
         aligner: opens them.
         known: the candidates that the aligner gives beside the sides themselves.
+        bad_row_distance: from where a row counts as bad in the tallies by sequence.
         progress: called with the name of each pair that is begun.
     """
-    started = time.perf_counter()
-    accumulator = Accumulator(aligner.trained, aligner.live, known)
+    accumulator = Accumulator(aligner.trained, aligner.live, known, bad_row_distance)
     truncated: list[str] = []
     unreadable: list[Unreadable] = []
     with_reference = 0
@@ -343,10 +366,9 @@ def measure_pairs(
         with_reference=with_reference,
         truncated=truncated,
         unreadable=unreadable,
-        seconds=time.perf_counter() - started,
     )
 
 
 def _number(value: float) -> float:
-    """JSON has no infinity: an error against a zero row is as large as any."""
+    """A number that JSON can hold."""
     return value if math.isfinite(value) else LARGEST

@@ -12,6 +12,8 @@ from eagle_parity.wiring import BoundaryEntry
 
 EMBEDDING_ROWS = "the target's embedding rows"
 LAST_STATE = "the trained last state"
+LARGEST = 1e300
+"""Stands for an infinite error, the error against a row of zeros: JSON has no infinity."""
 
 
 class Candidate(msgspec.Struct, frozen=True, kw_only=True):
@@ -93,6 +95,10 @@ class PairMeasurement(msgspec.Struct, frozen=True, kw_only=True):
         mean_correlation: mean over dimensions of Pearson's r.
         worst_dimensions: those with the greatest rms difference against their standard deviation.
         noise: median distance between two captures of the live side, where a second was given.
+        spread_trained, spread_live: the greatest standard deviation of a dimension over the rows; 0 for a dead state.
+        bad_sequences: sequences with a row that is further off than ``bad_row_distance`` was when this was measured.
+        bad_sinks: sink tokens that are.
+        sequences: sequences that rows were compared in.
     """
 
     rows: int
@@ -106,6 +112,11 @@ class PairMeasurement(msgspec.Struct, frozen=True, kw_only=True):
     sink_distance: float | None
     mean_correlation: float
     worst_dimensions: list[Dimension]
+    spread_trained: float
+    spread_live: float
+    bad_sequences: int
+    bad_sinks: int
+    sequences: int
     noise: float | None = None
 
 
@@ -141,7 +152,8 @@ class SlotMeasurement(msgspec.Struct, frozen=True, kw_only=True):
         slot: its position.
         trained, live: each side's state; None where that side has no such slot.
         pair: the two against each other.
-        fits: explanations that were tried on the live state, best first; empty where none was needed.
+        fits: explanations that were tried, best first.
+        tried: whether any were: a state that was a known one when it was measured needed none.
     """
 
     slot: int
@@ -149,6 +161,7 @@ class SlotMeasurement(msgspec.Struct, frozen=True, kw_only=True):
     live: StateMeasurement | None
     pair: PairMeasurement | None
     fits: list[Fit] = []
+    tried: bool = False
 
 
 class SequenceTally(msgspec.Struct, frozen=True, kw_only=True):
@@ -164,7 +177,7 @@ class SequenceTally(msgspec.Struct, frozen=True, kw_only=True):
         mismatched: a line for each sequence of one name whose ids differ.
         partial: pairs of different names that only share their beginning, and are compared on that.
         padded: pairs in which one side goes on with padding.
-        unreadable: a line for each file that couldn't be read, by side.
+        contexts: how many different prefixes the paired sequences have: rows of equal prefixes are one row.
     """
 
     paired: int = 0
@@ -176,6 +189,7 @@ class SequenceTally(msgspec.Struct, frozen=True, kw_only=True):
     with_reference: int = 0
     padded: int = 0
     partial: int = 0
+    contexts: int = 0
     truncated: list[str] = []
     truncated_count: int = 0
     mismatched: list[str] = []
@@ -200,6 +214,7 @@ class Side(msgspec.Struct, frozen=True, kw_only=True):
         last_state_note: how an undecided final state was settled.
         last_state_guessed: whether that was a guess.
         unreadable: files that couldn't be read: name and reason.
+        incomplete: whether its manifest says that the recording was interrupted.
     """
 
     slots: int
@@ -211,6 +226,21 @@ class Side(msgspec.Struct, frozen=True, kw_only=True):
     last_state_note: str | None = None
     last_state_guessed: bool = False
     unreadable: list[tuple[str, str]] = []
+    incomplete: bool = False
+
+
+class Beside(msgspec.Struct, frozen=True, kw_only=True):
+    """What was given beside the two sides, as far as it could be used.
+
+    Attributes:
+        noise: whether a second live capture was given.
+        target: whether a target was given.
+        unreadable: files of the reference or the second capture that couldn't be read: role, name and reason.
+    """
+
+    noise: bool = False
+    target: bool = False
+    unreadable: list[tuple[str, str, str]] = []
 
 
 class Measurements(msgspec.Struct, frozen=True, kw_only=True):
@@ -226,6 +256,7 @@ class Measurements(msgspec.Struct, frozen=True, kw_only=True):
     reference_boundaries: list[BoundaryEntry] | None
     embedding_rows: bool
     seconds: float
+    beside: Beside = Beside()
 
 
 def measurements_of(content: dict[str, Any], *, path: object) -> Measurements:

@@ -9,6 +9,7 @@ import bisect
 import hashlib
 from collections import defaultdict
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import TYPE_CHECKING, Literal
 
 from eagle_parity.hidden_states import Unreadable
@@ -142,6 +143,12 @@ class PrefixIndex:
     def take(self, sequence: SequenceIds) -> None:
         """Removes a sequence from further searches."""
         self._taken.add(self._place[id(sequence)])
+
+    def contexts(self) -> int:
+        """How many different non-empty prefixes the sequences have: of neighbours in order, the common part is one."""
+        lengths = sum(len(key) for key in self._keys)
+        common = sum(_common_bytes(a, b) for a, b in pairwise(self._keys))
+        return (lengths - common) // ID_BYTES
 
     def left(self) -> list[SequenceIds]:
         """What was not taken, in the order given."""

@@ -26,6 +26,8 @@ Side: TypeAlias = Literal["live", "trained"]
 
 MIN_BAD_ROWS = 2
 """One bad row of a short sequence is an accident of rounding; two are a pattern."""
+BAD_SEQUENCE_SHARE = 0.5
+"""Bad rows in half of the sequences are a fault of the tap, however few they are: the first row, the last ones."""
 
 
 @dataclass(frozen=True)
@@ -39,7 +41,8 @@ class SlotView:
         enough: whether it was compared on enough rows to be judged; without, it is no state and agrees with nothing.
         agrees: whether the two sides' states are the same by distance.
         limit: the distance up to which they are.
-        bad_rows: rows beyond the limit of a single row, although the median agrees; 0 where few enough.
+        bad_rows: rows beyond the limit of a single row, although the median agrees; 0 where few enough, and not in
+            most of the sequences.
         bad_row_limit: that limit.
     """
 
@@ -80,7 +83,7 @@ class Comparison:
         expected: the trained slots' labels.
         actual: the live slots' labels in the same words; None where a live slot is no known state.
         difference: how the labels differ, as one root cause.
-        compared_rows: the most rows that any slot was compared on.
+        compared_rows: the most rows that any slot was compared on; rows of one context count once.
     """
 
     measurements: Measurements
@@ -136,6 +139,7 @@ class Comparison:
 def look_at(measurements: Measurements, thresholds: Thresholds) -> Comparison:
     """The comparison that some measurements are, under some thresholds."""
     compared_rows = max((slot.pair.rows for slot in measurements.slots if slot.pair), default=0)
+    compared_rows = min(compared_rows, measurements.sequences.contexts)
     views: tuple[SlotView, ...] = ()
     expected: list[Label] = []
     actual: list[Label | None] = []
@@ -184,7 +188,8 @@ def _view(
     among: Identity | None,
     thresholds: Thresholds,
 ) -> SlotView:
-    enough = slot.pair is not None and slot.pair.rows >= thresholds.min_tokens
+    # A state that never changes is none: whatever it is compared with, its median says nothing.
+    enough = slot.pair is not None and slot.pair.rows >= thresholds.min_tokens and not is_dead(slot)
     limit, bad_row_limit, agrees, bad_rows = 0.0, 0.0, False, 0
     if slot.pair is not None and slot.trained is not None and slot.live is not None:
         boundary = trained.candidate.boundary if trained and trained.settled else None
@@ -193,7 +198,9 @@ def _view(
         agrees = enough and slot.pair.distance <= limit
         # Steps that lie wholly beyond the limit.
         beyond = sum(count for edge, count in slot.pair.errors if edge > bad_row_limit * STEP_RATIO)
-        if beyond >= max(MIN_BAD_ROWS, thresholds.bad_row_share * slot.pair.rows):
+        pair = slot.pair
+        systematic = pair.bad_sequences >= max(MIN_BAD_ROWS, BAD_SEQUENCE_SHARE * pair.sequences)
+        if beyond >= MIN_BAD_ROWS and (systematic or beyond >= thresholds.bad_row_share * pair.rows):
             bad_rows = beyond
     return SlotView(slot, trained, live, among, enough, agrees, limit, bad_rows, bad_row_limit)
 
@@ -219,6 +226,11 @@ def _live_label(view: SlotView, expected: Sequence[Label], name: Callable[[Candi
             return None  # near its own trained slot, but not near enough: a neighbouring layer would look like this
         return name(among.candidate)
     return None
+
+
+def is_dead(slot: SlotMeasurement) -> bool:
+    """Whether both sides hold one and the same row for every token: there is nothing to compare."""
+    return slot.pair is not None and slot.pair.spread_trained == 0 and slot.pair.spread_live == 0
 
 
 def settled(identity: Identity | None) -> bool:

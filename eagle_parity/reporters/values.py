@@ -16,6 +16,9 @@ MAX_LIST = 16
 MAX_LIST_IN_TABLE = 200
 """A table is where somebody looks things up: what it lists is told whole, within reason."""
 
+BEYOND_ANY_MEASUREMENT = 1e299
+"""The comparison writes an infinite error as a number above this, since JSON has no infinity."""
+
 MAX_DEPTH = 4
 """Deeper nesting is folded: documents come from files, and recursion must end."""
 
@@ -38,7 +41,7 @@ def compact(value: object, depth: int = 0, *, limit: int = MAX_LIST) -> str:
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, float):
-        return f"{value:.4g}"
+        return f"{value:.4g}" if abs(value) < BEYOND_ANY_MEASUREMENT else "infinite"
     if isinstance(value, dict):
         if depth >= MAX_DEPTH:
             return "{...}"

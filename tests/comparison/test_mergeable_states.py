@@ -80,7 +80,7 @@ def aligned(part: Part) -> AlignedPair:
 def start_accumulator() -> Accumulator:
     empty = torch.zeros(1, WIDTH)
     side = in_memory([Written(torch.zeros(1, dtype=torch.int64), [empty, empty], last_state=empty)])
-    return Accumulator(side, side, KNOWN)
+    return Accumulator(side, side, KNOWN, bad_row_distance=0.15)
 
 
 CASES = {
