@@ -88,7 +88,7 @@ def diff_captures(
     require_torch()
     import torch
 
-    # Blocks of rows are small: handing them to several threads costs more than it gains, and 20 times so on a busy machine.
+    # Blocks of rows are small: sharing them among threads costs more than it gains, 20 times so on a busy machine.
     torch.set_num_threads(1)
     from eagle_parity.comparison.diff import DiffInputs, diff_captures
 
