@@ -227,7 +227,7 @@ def _measurements() -> Measurements:
         thresholds=Thresholds(),
         num_layers=30,
         tokens=5,
-        sequences=SequenceTally(paired=1, unpaired_trained=3, mismatched=["data_1.pt: 9 of 40 ids differ"]),
+        sequences=SequenceTally(paired=1, unpaired_trained=3, contexts=5, mismatched=["data_1.pt: 9 of 40 ids differ"]),
         trained=Side(slots=3, hidden_size=576, declared=[3, 16, 28]),
         live=Side(slots=3, hidden_size=576, declared=[None, None, None]),
         slots=[

@@ -11,6 +11,7 @@ from eagle_parity.comparison.evidence import (
     identity_evidence,
     rounded,
 )
+from eagle_parity.comparison.views import is_dead
 from eagle_parity.findings import (
     LAYER_MISMATCH,
     MISSING_EMBEDDING,
@@ -51,13 +52,14 @@ def run(comparison: Comparison) -> Outcomes:
         return
     short = [view for view in comparison.views if view.measurement.pair is None or not view.enough]
     short = [view for view in short if view.measurement.trained is not None and view.measurement.live is not None]
+    short = [view for view in short if not is_dead(view.measurement)]  # told by what it is
     if short:
         counts = (
             f"{view.measurement.pair.rows if view.measurement.pair else 0} in slot {view.measurement.slot}"
             for view in short
         )
         yield Skip(
-            check="slots",
+            check=CHECK.name,
             reason=f"too few comparable tokens: {', '.join(counts)}; a conclusion needs "
             f"{comparison.thresholds.min_tokens} (sinks and NaN rows left out)",
             blocks_verdict=True,

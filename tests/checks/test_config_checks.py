@@ -65,16 +65,16 @@ def test_variants_that_serve_the_same_by_other_keys_are_one_finding() -> None:
     finding = only(result, "layer-id-convention")
     assert named(result) == ["layer-id-convention"]
     assert finding.engine == "vllm@0.32.0"
-    assert "with runner v1 it reads" in finding.message
-    assert "with runner v2 it does not read" in finding.message
+    assert "with runner v1 reads" in finding.message
+    assert "with runner v2 does not read" in finding.message
     assert named(result, "warning") == []
 
 
 def test_variants_that_fail_at_other_times_are_one_finding() -> None:
     result = llama("vllm@0.32.0", **top([-1, 2, 15]))
     finding = only(result, "engine-failure")
-    assert "with runner v1 it dies at the first request" in finding.message
-    assert "with runner v2 it fails while it starts" in finding.message
+    assert "with runner v1 dies at the first request" in finding.message
+    assert "with runner v2 fails while it starts" in finding.message
     assert "no layer answers to id -1" in finding.message
 
 
