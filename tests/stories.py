@@ -228,8 +228,8 @@ def _measurements() -> Measurements:
         num_layers=30,
         tokens=5,
         sequences=SequenceTally(paired=1, unpaired_trained=3, contexts=5, mismatched=["data_1.pt: 9 of 40 ids differ"]),
-        trained=Side(slots=3, hidden_size=576, declared=[3, 16, 28]),
-        live=Side(slots=3, hidden_size=576, declared=[None, None, None]),
+        trained=Side(role="trained", slots=3, hidden_size=576, declared=[3, 16, 28]),
+        live=Side(role="live", slots=3, hidden_size=576, declared=[None, None, None]),
         slots=[
             SlotMeasurement(
                 slot=0,

@@ -45,6 +45,14 @@ class AlignedRows:
         return out_TD
 
 
+@dataclass(frozen=True, slots=True)
+class Lost:
+    """A pair that can't be compared, and whose file is to blame."""
+
+    role: str
+    file: Unreadable
+
+
 @dataclass(frozen=True)
 class AlignedPair:
     """The states of one pair of sequences, all on the same rows.
@@ -102,21 +110,21 @@ class Aligner:
     noise_index: PrefixIndex | None
     embedding: EmbeddingTable | None
 
-    def align(self, pair: SequencePair) -> AlignedPair | Unreadable:
+    def align(self, pair: SequencePair) -> AlignedPair | Lost:
         """One pair; a file that has become unreadable since it was listed is told."""
         trained = self.trained.open(pair.trained.name)
         live = self.live.open(pair.live.name)
         if isinstance(trained, Unreadable):
-            return trained
+            return Lost("trained", trained)
         if isinstance(live, Unreadable):
-            return live
+            return Lost("live", live)
         trained_offset, live_offset = _row_offsets(pair, trained, live)
         trained_start, live_start = pair.trained_start - trained_offset, pair.live_start - live_offset
         # Tokens without a row on either side are missing, not NaN: the pair is narrowed to what both sides have.
         first = max(0, -trained_start, -live_start)
         last = min(pair.length, trained.rows - trained_start, live.rows - live_start)
         if last <= first:
-            return Unreadable(pair.trained.name, "no row that both sides have")
+            return Lost("live", Unreadable(pair.live.name, "no row of it is among those of the trained side"))
         known, covered = self._known(pair, first, last)
         return AlignedPair(
             name=pair.trained.name,

@@ -9,43 +9,32 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from eagle_parity.comparison.alignment import Aligner, boundary_candidate
+from eagle_parity.comparison.explain import explain_slots
 from eagle_parity.comparison.judge import identified, judge
 from eagle_parity.comparison.last_state import settle_last_states
-from eagle_parity.comparison.measure import MAX_EXAMPLES, Measured, measure_pairs
+from eagle_parity.comparison.measure import MAX_EXAMPLES, measure_pairs
 from eagle_parity.comparison.measurements import (
     EMBEDDING_ROWS,
     Beside,
     Candidate,
-    Fit,
     Measurements,
     SequenceTally,
-    Side,
-    SlotMeasurement,
 )
 from eagle_parity.comparison.pairing import PrefixIndex, pair_sequences, read_ids
 from eagle_parity.comparison.remedies import id_lists, with_id_lists
-from eagle_parity.comparison.sample import PairSources, sample_of, sample_pairs
+from eagle_parity.comparison.sides import boundaries_of_reference, check_hidden_sizes, describe_side, with_measured
 from eagle_parity.comparison.thresholds import Thresholds
 from eagle_parity.comparison.views import look_at
-from eagle_parity.errors import InputError, UsageError
-from eagle_parity.explanations import EXPLANATIONS
-from eagle_parity.hidden_states import HiddenStates, LastStateRule, Unreadable
 from eagle_parity.results import FailOn, Input, conclude
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable
 
-    import torch
-
-    from eagle_parity.comparison.last_state import Settled
     from eagle_parity.comparison.pairing import Pairing
-    from eagle_parity.comparison.views import SlotView
+    from eagle_parity.hidden_states import HiddenStates, Unreadable
     from eagle_parity.results import Result
     from eagle_parity.targets import Target
     from eagle_parity.wiring import BoundaryEntry
-
-KEPT_FITS = 8
-"""Fits a slot that the result keeps: the explanation, its runners-up, and what else was near."""
 
 
 @dataclass(frozen=True)
@@ -101,8 +90,8 @@ def diff_captures(
 def measure_diff(inputs: DiffInputs, progress: Callable[[str], None]) -> tuple[Measurements, DiffInputs]:
     """The numbers of a comparison, and the inputs with their last states settled."""
     started = time.perf_counter()
-    _check_hidden_sizes(inputs)
-    reference_boundaries = _reference_boundaries(inputs)
+    check_hidden_sizes(inputs)
+    reference_boundaries = boundaries_of_reference(inputs)
     num_layers = inputs.target.num_layers if inputs.target else _fact(inputs, "num_layers")
     pairing = pair_sequences(inputs.trained, inputs.live)
     aligner, unreadable_beside = _aligner(inputs, reference_boundaries)
@@ -111,14 +100,14 @@ def measure_diff(inputs: DiffInputs, progress: Callable[[str], None]) -> tuple[M
     )
     inputs = replace(inputs, trained=trained_states, live=live_states)
     aligner = replace(aligner, trained=inputs.trained, live=inputs.live)
-    trained = _side(
+    trained = describe_side(
         inputs.trained,
         "trained",
         inputs.trained_boundaries,
         settled=notes.get("trained"),
         num_layers=num_layers,
     )
-    live = _side(inputs.live, "live", inputs.live_boundaries, settled=notes.get("live"), num_layers=num_layers)
+    live = describe_side(inputs.live, "live", inputs.live_boundaries, settled=notes.get("live"), num_layers=num_layers)
     tally = _tally(pairing)
     comparable = trained.hidden_size == live.hidden_size
     measured = measure_pairs(
@@ -138,8 +127,8 @@ def measure_diff(inputs: DiffInputs, progress: Callable[[str], None]) -> tuple[M
             truncated=measured.truncated[:MAX_EXAMPLES],
             truncated_count=len(measured.truncated),
         ),
-        trained=_with_measured(trained, measured.trained_last, pairing.unreadable_trained, measured),
-        live=_with_measured(live, measured.live_last, pairing.unreadable_live, None),
+        trained=with_measured(trained, measured.trained_last, pairing.unreadable_trained, measured),
+        live=with_measured(live, measured.live_last, pairing.unreadable_live, measured),
         slots=measured.slots,
         reference_boundaries=None if inputs.reference is None else list(reference_boundaries),
         embedding_rows=aligner.embedding is not None,
@@ -152,102 +141,11 @@ def measure_diff(inputs: DiffInputs, progress: Callable[[str], None]) -> tuple[M
     )
     comparison = look_at(measurements, inputs.thresholds)
     unexplained = [] if comparison.displaced else [*comparison.open_views, *comparison.drifted_views]
-    slots = _explain(measurements.slots, unexplained, pairing, aligner, inputs) if unexplained else measurements.slots
+    slots = (
+        explain_slots(measurements.slots, unexplained, pairing, aligner, inputs) if unexplained else measurements.slots
+    )
     seconds = round(time.perf_counter() - started, 3)
     return msgspec.structs.replace(measurements, slots=slots, seconds=seconds), inputs
-
-
-# Sides --------------------------------------------------------------------------------------------------------------
-
-
-def _side(
-    states: HiddenStates,
-    role: str,
-    boundaries: tuple[BoundaryEntry, ...] | None,
-    *,
-    settled: Settled | None,
-    num_layers: int | None,
-) -> Side:
-    layout = states.layout
-    option = f"--{role}-boundaries"
-    declared: list[BoundaryEntry] = list(layout.declared.slots) if layout.declared else [None] * layout.slots
-    declared_by = layout.declared_by
-    last_state = (layout.declared.last_state if layout.declared else None) or layout.last_state_boundary
-    if boundaries is not None:
-        if len(boundaries) not in {layout.slots, layout.slots + 1}:
-            raise UsageError(
-                f"{option}: {len(boundaries)} boundaries for {layout.slots} slots of {states.path}; give one for each "
-                "slot, and one more for the last state if you know it"
-            )
-        declared, declared_by = list(boundaries[: layout.slots]), option
-        if len(boundaries) > layout.slots:
-            last_state = boundaries[-1]
-    return Side(
-        slots=layout.slots,
-        hidden_size=layout.hidden_size,
-        declared=declared,
-        declared_by=declared_by,
-        last_state_declared=last_state if last_state is not None else _pre_norm(states, num_layers),
-        last_state_note=None if settled is None else str(settled),
-        last_state_guessed=settled is not None and settled.guessed,
-        incomplete=bool(layout.facts.get("incomplete")),
-    )
-
-
-def _pre_norm(states: HiddenStates, num_layers: int | None) -> BoundaryEntry:
-    """The boundary of a last state of which a layout only knows that it was taken before the final norm."""
-    return num_layers if states.layout.facts.get("last_state_stage") == "pre_norm" else None
-
-
-def _with_measured(side: Side, last_state: Any, unreadable: Sequence[Any], measured: Measured | None) -> Side:
-    files = [*unreadable, *(measured.unreadable if measured else ())]
-    return msgspec.structs.replace(side, last_state=last_state, unreadable=[(f.name, f.reason) for f in files])
-
-
-def _check_hidden_sizes(inputs: DiffInputs) -> None:
-    """Whether what was given beside the two sides is of their target; that the sides differ is a finding."""
-    expected = inputs.trained.layout.hidden_size
-    if expected != inputs.live.layout.hidden_size:
-        return
-    beside: list[tuple[str, object, int]] = []
-    if inputs.reference is not None:
-        beside.append(("--reference", inputs.reference.path, inputs.reference.layout.hidden_size))
-    if inputs.noise is not None:
-        beside.append(("--noise", inputs.noise.path, inputs.noise.layout.hidden_size))
-    if inputs.target is not None:
-        beside.append(("--target", inputs.target.path, inputs.target.hidden_size))
-    for option, path, hidden_size in beside:
-        if hidden_size != expected:
-            raise InputError(
-                path,
-                f"its hidden size is {hidden_size}",
-                expected=f"{expected}, as both sides have",
-                remedy=f"give the same target's with {option}",
-            )
-
-
-def _reference_boundaries(inputs: DiffInputs) -> tuple[BoundaryEntry, ...]:
-    reference = inputs.reference
-    if reference is None:
-        return ()
-    layout = reference.layout
-    states = layout.slots + (layout.last_state is LastStateRule.STORED)
-    if inputs.reference_boundaries is not None:
-        if len(inputs.reference_boundaries) not in {layout.slots, states}:
-            raise UsageError(
-                f"--reference-boundaries: {len(inputs.reference_boundaries)} boundaries for {states} states of "
-                f"{reference.path}"
-            )
-        return inputs.reference_boundaries
-    if layout.declared is None or not layout.declared.known:
-        raise InputError(
-            reference.path,
-            "it doesn't say which boundaries it holds",
-            expected="a capture of known boundaries (`eagle-parity capture transformers --boundaries all`)",
-            remedy="or name them with --reference-boundaries, e.g. 0-30,post_norm",
-        )
-    last_state = layout.declared.last_state or layout.last_state_boundary
-    return (*layout.declared.slots, *([last_state] if layout.last_state is LastStateRule.STORED else []))
 
 
 # Sequences ----------------------------------------------------------------------------------------------------------
@@ -317,44 +215,6 @@ def _tally(pairing: Pairing) -> SequenceTally:
         mismatched=mismatched[:MAX_EXAMPLES],
         mismatched_count=len(mismatched),
     )
-
-
-# Explanations -------------------------------------------------------------------------------------------------------
-
-
-def _explain(
-    slots: list[SlotMeasurement], unexplained: list[SlotView], pairing: Pairing, aligner: Aligner, inputs: DiffInputs
-) -> list[SlotMeasurement]:
-    sampled = sample_pairs(pairing.pairs, aligner)
-    if not sampled.pairs:
-        return slots
-    final_norm = _final_norm(inputs)
-    explained = list(slots)
-    for view in unexplained:
-        slot = view.measurement.slot
-        fits: list[Fit] = []
-        for side in view.sides_to_explain:
-            sources = PairSources(sampled, final_norm, side=side)
-            sample = sample_of(sampled, slot, side=side)
-            for explanation in EXPLANATIONS:
-                fits += [msgspec.structs.replace(fit, side=side) for fit in explanation.propose(sample, sources)]
-            if any(fit.distance <= inputs.thresholds.parity_distance for fit in fits):
-                break
-        fits.sort(key=lambda fit: fit.distance)
-        kept: list[Fit] = fits[:KEPT_FITS]
-        # The best of each kind is kept too: a runner-up is one of another kind.
-        for fit in fits:
-            if fit.name not in {other.name for other in kept}:
-                kept.append(fit)
-        finite = [fit for fit in kept if fit.distance < float("inf")]
-        explained[slot] = msgspec.structs.replace(slots[slot], fits=finite, tried=True)
-    return explained
-
-
-def _final_norm(inputs: DiffInputs) -> torch.Tensor | None:
-    from eagle_parity.target_weights import read_final_norm
-
-    return None if inputs.target is None else read_final_norm(inputs.target)
 
 
 # The result ---------------------------------------------------------------------------------------------------------

@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from eagle_parity.hidden_states import HiddenStates, LastStateRule, Unreadable
+from eagle_parity.comparison.alignment import Lost
+from eagle_parity.hidden_states import HiddenStates, LastStateRule
 from eagle_parity.numerics.rows import row_errors
 from eagle_parity.wiring import POST_NORM, BoundaryEntry
 
@@ -101,7 +102,7 @@ def _is_last_boundary(aligner: Aligner, pairing: Pairing, role: str, last: int |
         return None
     for pair in pairing.pairs:
         aligned = aligner.align(pair)
-        if isinstance(aligned, Unreadable) or not aligned.known:
+        if isinstance(aligned, Lost) or not aligned.known:
             continue
         distances = _final_state_distances(aligned, role)
         if distances:

@@ -11,6 +11,7 @@ import torch
 from eagle_parity.comparison.alignment import (
     AlignedPair,
     Aligner,
+    Lost,
     last_state_candidate,
     trained_slot_candidate,
 )
@@ -23,7 +24,6 @@ from eagle_parity.comparison.measurements import (
     SlotMeasurement,
     StateMeasurement,
 )
-from eagle_parity.hidden_states import Unreadable
 from eagle_parity.numerics.histogram import ErrorHistograms
 from eagle_parity.numerics.moments import PairMoments
 from eagle_parity.numerics.rows import (
@@ -228,7 +228,7 @@ class Measured:
     tokens: int
     with_reference: int
     truncated: list[str]
-    unreadable: list[Unreadable]
+    lost: list[Lost]
 
 
 class Accumulator:
@@ -344,15 +344,15 @@ def measure_pairs(
     """
     accumulator = Accumulator(aligner.trained, aligner.live, known, bad_row_distance)
     truncated: list[str] = []
-    unreadable: list[Unreadable] = []
+    lost: list[Lost] = []
     with_reference = 0
     for pair in pairs:
         progress(pair.trained.name)
         if pair.length == 0:
             continue  # ids that differ from the first one on: told by the tally
         aligned = aligner.align(pair)
-        if isinstance(aligned, Unreadable):
-            unreadable.append(aligned)
+        if isinstance(aligned, Lost):
+            lost.append(aligned)
             continue
         if aligned.missing:
             truncated.append(f"{aligned.name}: {aligned.missing}")
@@ -365,7 +365,7 @@ def measure_pairs(
         tokens=accumulator.tokens,
         with_reference=with_reference,
         truncated=truncated,
-        unreadable=unreadable,
+        lost=lost,
     )
 
 

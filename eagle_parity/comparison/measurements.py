@@ -205,6 +205,7 @@ class Side(msgspec.Struct, frozen=True, kw_only=True):
     """What is known of a side apart from its tensors.
 
     Attributes:
+        role: trained or live.
         slots: how many.
         hidden_size: H.
         declared: the wiring it was said to have; entries None where nothing was said.
@@ -217,6 +218,7 @@ class Side(msgspec.Struct, frozen=True, kw_only=True):
         incomplete: whether its manifest says that the recording was interrupted.
     """
 
+    role: str
     slots: int
     hidden_size: int
     declared: list[BoundaryEntry]

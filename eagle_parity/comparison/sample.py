@@ -7,10 +7,9 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from eagle_parity.comparison.alignment import last_state_candidate, live_slot_candidate, trained_slot_candidate
+from eagle_parity.comparison.alignment import Lost, last_state_candidate, live_slot_candidate, trained_slot_candidate
 from eagle_parity.comparison.measure import pair_sinks
 from eagle_parity.explanations.explanation import Sample, Segments
-from eagle_parity.hidden_states import Unreadable
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -45,7 +44,7 @@ def sample_pairs(pairs: Iterable[SequencePair], aligner: Aligner) -> SampledPair
     rows = 0
     for pair in pairs:
         aligned = aligner.align(pair)
-        if isinstance(aligned, Unreadable):
+        if isinstance(aligned, Lost):
             continue
         length = min(aligned.length, SEQUENCE_ROWS, SAMPLE_ROWS - rows)
         if length < 1:

@@ -7,7 +7,7 @@ import torch
 from builders import Written
 from states_in_memory import TensorRows, in_memory
 
-from eagle_parity.comparison.alignment import AlignedPair, AlignedRows, Aligner
+from eagle_parity.comparison.alignment import AlignedPair, AlignedRows, Aligner, Lost
 from eagle_parity.comparison.pairing import PrefixIndex, pair_sequences, read_ids
 from eagle_parity.hidden_states import HiddenStates, Unreadable
 
@@ -21,7 +21,7 @@ def side(first: int = 0, last: int = 100, *, ids: torch.Tensor = IDS, noise: flo
     return in_memory([Written(ids, [rows, rows * 2])])
 
 
-def align(trained: HiddenStates, live: HiddenStates, **more: Any) -> AlignedPair | Unreadable:
+def align(trained: HiddenStates, live: HiddenStates, **more: Any) -> AlignedPair | Lost:
     reference, noise = more.get("reference"), more.get("noise")
     aligner = Aligner(
         trained=trained,
@@ -37,7 +37,7 @@ def align(trained: HiddenStates, live: HiddenStates, **more: Any) -> AlignedPair
     return aligner.align(pair)
 
 
-def rows_of(pair: AlignedPair | Unreadable) -> tuple[list[float], list[float]]:
+def rows_of(pair: AlignedPair | Lost) -> tuple[list[float], list[float]]:
     assert isinstance(pair, AlignedPair)
     assert pair.token_ids.shape == (pair.length,)
     both = [rows[0].read(0, pair.length)[:, 0] for rows in (pair.trained, pair.live)]
@@ -66,7 +66,7 @@ def test_rows_lost_at_different_ends_of_both_sides() -> None:
 def test_no_row_in_common_is_told() -> None:
     empty = in_memory([Written(IDS, [STATE[:0], STATE[:0]])])
     found = align(side(), empty)
-    assert found == Unreadable("data_0.pt", "no row that both sides have")
+    assert found == Lost("live", Unreadable("data_0.pt", "no row of it is among those of the trained side"))
 
 
 def test_the_reference_covers_what_it_shares_and_nothing_else() -> None:
@@ -111,7 +111,7 @@ def test_what_became_unreadable_is_told() -> None:
         noise_index=None,
         embedding=None,
     )
-    assert aligner.align(pair) == Unreadable("data_0.pt", "gone")
+    assert aligner.align(pair) == Lost("live", Unreadable("data_0.pt", "gone"))
 
 
 def test_rows_outside_the_state_are_nan() -> None:

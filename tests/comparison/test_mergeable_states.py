@@ -12,10 +12,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from states_in_memory import in_memory
 
-from eagle_parity.comparison.alignment import BLOCK_ROWS, Aligner, boundary_candidate
+from eagle_parity.comparison.alignment import BLOCK_ROWS, Aligner, Lost, boundary_candidate
 from eagle_parity.comparison.measure import Accumulator, SlotPair, StateMatch
 from eagle_parity.comparison.pairing import PrefixIndex, pair_sequences, read_ids
-from eagle_parity.hidden_states import Unreadable
 from eagle_parity.numerics.histogram import ErrorHistograms
 from eagle_parity.numerics.moments import PairMoments
 
@@ -73,7 +72,7 @@ def aligned(part: Part) -> AlignedPair:
         embedding=None,
     )
     pair = aligner.align(pairs[0])
-    assert not isinstance(pair, Unreadable)
+    assert not isinstance(pair, Lost)
     return pair
 
 
