@@ -48,13 +48,14 @@ def run(comparison: Comparison) -> Outcomes:
     contradicting = [view.measurement.slot for view in views if _contradict(comparison, view)]
     if contradicting:
         trained, live = measurements.trained.declared, measurements.live.declared
+        listed = "; ".join(
+            f"slot {slot} is {trained[slot]} by the trained side and {live[slot]} by the live side"
+            for slot in contradicting
+        )
         yield MISDECLARED_WIRING.finding(
-            "both sides hold the same states, and are declared as different ones: "
-            + "; ".join(
-                f"slot {slot} is {trained[slot]} by the trained side and {live[slot]} by the live side"
-                for slot in contradicting
-            )
-            + ". One declaration is wrong",
+            f"both sides hold the same states within {comparison.thresholds.parity_distance:g}, and are declared as "
+            f"different ones: {listed}. Either a declaration is wrong, or the head is fed other layers that are nearer "
+            "than that to the trained ones",
             evidence={
                 "slots": contradicting,
                 "trained": list(trained),
@@ -62,6 +63,7 @@ def run(comparison: Comparison) -> Outcomes:
                 "live": list(live),
                 "live_by": measurements.live.declared_by,
             },
+            remedy="Give a --reference: it tells which of the two it is.",
         )
 
 

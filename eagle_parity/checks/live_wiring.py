@@ -70,7 +70,7 @@ def run(comparison: Comparison) -> Outcomes:
         yield Skip(
             check=CHECK.name,
             reason="no --reference: slots were compared with the trained states and the embedding only, so a layer "
-            f"nearer than {comparison.thresholds.parity_distance:g} to the trained one would not show",
+            f"nearer than {max(view.limit for view in comparison.views):.3g} to the trained one would not show",
         )
 
 

@@ -14,7 +14,7 @@ from eagle_parity.comparison.identity import (
     trained_labels,
 )
 from eagle_parity.numerics.axis import STEP_RATIO
-from eagle_parity.wiring import EMBEDDING, Label, WiringDifference, compare_wirings
+from eagle_parity.wiring import EMBEDDING, BoundaryEntry, Label, WiringDifference, compare_wirings
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -41,6 +41,7 @@ class SlotView:
         enough: whether it was compared on enough rows to be judged; without, it is no state and agrees with nothing.
         agrees: whether the two sides' states are the same by distance.
         limit: the distance up to which they are.
+        differs_from: the distance from which they are not, whatever the numerics.
         bad_rows: rows beyond the limit of a single row, although the median agrees; 0 where few enough, and not in
             most of the sequences.
         bad_row_limit: that limit.
@@ -53,6 +54,7 @@ class SlotView:
     enough: bool
     agrees: bool
     limit: float
+    differs_from: float
     bad_rows: int
     bad_row_limit: float
 
@@ -165,11 +167,15 @@ def look_at(measurements: Measurements, thresholds: Thresholds) -> Comparison:
                 identity,
                 identify(slot.live, thresholds, family="boundaries") if slot.live and with_reference else None,
                 identify(slot.live, thresholds, family="trained", names=name) if slot.live else None,
-                thresholds,
+                depth=_depth(expected, slot.slot, measurements.num_layers),
+                thresholds=thresholds,
             )
             for slot, identity in zip(measurements.slots, trained, strict=True)
         )
-        actual = [_live_label(view, expected, name) for view in views[: measurements.live.slots]]
+        actual = [
+            _live_label(view, expected, measurements.live.declared if not with_reference else (), name)
+            for view in views[: measurements.live.slots]
+        ]
     return Comparison(
         measurements=measurements,
         thresholds=thresholds,
@@ -186,15 +192,16 @@ def _view(
     trained: Identity | None,
     live: Identity | None,
     among: Identity | None,
+    *,
+    depth: int | None,
     thresholds: Thresholds,
 ) -> SlotView:
     # A state that never changes is none: whatever it is compared with, its median says nothing.
     enough = slot.pair is not None and slot.pair.rows >= thresholds.min_tokens and not is_dead(slot)
     limit, bad_row_limit, agrees, bad_rows = 0.0, 0.0, False, 0
     if slot.pair is not None and slot.trained is not None and slot.live is not None:
-        boundary = trained.candidate.boundary if trained and trained.settled else None
         dtype = _coarser(slot.trained.dtype, slot.live.dtype)
-        limit, bad_row_limit = pair_limits(slot.pair, dtype, boundary, thresholds)
+        limit, bad_row_limit = pair_limits(slot.pair, dtype, depth, thresholds)
         agrees = enough and slot.pair.distance <= limit
         # Steps that lie wholly beyond the limit.
         beyond = sum(count for edge, count in slot.pair.errors if edge > bad_row_limit * STEP_RATIO)
@@ -202,10 +209,19 @@ def _view(
         systematic = pair.bad_sequences >= max(MIN_BAD_ROWS, BAD_SEQUENCE_SHARE * pair.sequences)
         if beyond >= MIN_BAD_ROWS and (systematic or beyond >= thresholds.bad_row_share * pair.rows):
             bad_rows = beyond
-    return SlotView(slot, trained, live, among, enough, agrees, limit, bad_rows, bad_row_limit)
+    differs_from = max(limit, thresholds.identity_distance)
+    return SlotView(slot, trained, live, among, enough, agrees, limit, differs_from, bad_rows, bad_row_limit)
 
 
-def _live_label(view: SlotView, expected: Sequence[Label], name: Callable[[Candidate], Label]) -> Label | None:
+def _depth(expected: Sequence[Label], slot: int, num_layers: int | None) -> int | None:
+    """How deep a slot is: its boundary where that is known, the target's last where only that is, else unknown."""
+    label = expected[slot] if slot < len(expected) else None
+    return label if isinstance(label, int) else num_layers
+
+
+def _live_label(
+    view: SlotView, expected: Sequence[Label], declared: Sequence[BoundaryEntry], name: Callable[[Candidate], Label]
+) -> Label | None:
     """The live slot's label, in the same words as the trained ones; None where it is no known state."""
     slot = view.measurement.slot
     mine = expected[slot] if slot < len(expected) else None
@@ -225,7 +241,10 @@ def _live_label(view: SlotView, expected: Sequence[Label], name: Callable[[Candi
         if among.candidate.trained_slot == slot:
             return None  # near its own trained slot, but not near enough: a neighbouring layer would look like this
         return name(among.candidate)
-    return None
+    # What differs and is no known state can still be what it is said to be.
+    said = declared[slot] if slot < len(declared) else None
+    differs = view.enough and view.measurement.pair is not None and view.measurement.pair.distance > view.differs_from
+    return said if differs and said != mine and isinstance(mine, int) else None
 
 
 def is_dead(slot: SlotMeasurement) -> bool:

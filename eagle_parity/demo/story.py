@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from eagle_parity.cli.streams import write_stdout
 from eagle_parity.findings import SPURIOUS_EMBEDDING
+from eagle_parity.readers.containers.stored_tensor import require_torch
 from eagle_parity.results import ExitStatus, Result, decode_result
 from eagle_parity.wiring import format_boundaries
 
@@ -88,7 +89,11 @@ def tell(output: Path, run: Callable[[Sequence[str]], int], *, color: str) -> Ex
 
     Returns:
         0 when every command said what the story has, else 1.
+
+    Raises:
+        MissingExtraError: torch isn't installed, and the states can't be read.
     """
+    require_torch()
     _say(INTRODUCTION)
     _say(f"DEMO={shlex.quote(str(DATA))}\nOUT={shlex.quote(str(output))}\n")
     surprises = []

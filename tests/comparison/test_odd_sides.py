@@ -196,3 +196,31 @@ def test_a_target_without_weights_is_told(real: RealStates, tmp_path: Path) -> N
 def test_float8_is_stored_and_not_computed_in() -> None:
     assert prior_floor("float8_e4m3fn", 4) == prior_floor("float8_e4m3fn", 28)
     assert prior_floor("float8_e5m2", 4) > prior_floor("float8_e4m3fn", 4) > prior_floor("bfloat16", 4)
+
+
+class TestDeclaredWithoutAReference:
+    """What a side is said to be names it where nothing measures it, and only where it does differ."""
+
+    def test_other_layers_by_both_manifests(self, real: RealStates) -> None:
+        late = tuple(boundary + 1 for boundary in TRAINED)
+        trained = real.side(kind="bfloat16", declared=TRAINED)
+        result = compare(real, real.side(late, declared=late), trained=trained)
+        assert names(result) == ["layer-mismatch"]
+        assert result.findings[0].evidence["offset"] == 1
+        assert result.wiring.live == list(late)
+        assert result.wiring.live_from == "compared with trained"
+
+    def test_the_same_layers_by_both_manifests_are_unexplained_where_they_differ(self, real: RealStates) -> None:
+        late = tuple(boundary + 1 for boundary in TRAINED)
+        trained = real.side(kind="bfloat16", declared=TRAINED)
+        assert names(compare(real, real.side(late, declared=TRAINED), trained=trained)) == ["unexplained-difference"]
+
+
+def test_the_limit_follows_the_depth_that_is_known(real: RealStates) -> None:
+    def limits(**declared: Any) -> list[float]:
+        result = compare(real, real.side(), trained=real.side(kind="bfloat16", **declared))
+        return [row["limit"] for row in result.measurements["identified"]]
+
+    unknown, known = limits(), limits(declared=TRAINED)
+    assert all(k <= u for k, u in zip(known, unknown, strict=True))
+    assert known[0] < unknown[0]
