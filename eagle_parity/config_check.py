@@ -38,7 +38,7 @@ def evaluate(resolved: Resolved, draft: Draft, target: Target) -> Evaluation:
         return Evaluation(resolved, ())
     served = tuple(
         serve(engine, draft, target, name=name, variant=variant, version=version)
-        for variant in variants_of(engine, name)
+        for variant in variants_of(engine, name, version)
     )
     return Evaluation(resolved, served)
 

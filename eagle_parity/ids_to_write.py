@@ -112,5 +112,6 @@ def _inputs(draft: Draft | None, target: Target) -> list[Input]:
 def _no_rule(engine: Engine, name: EngineName, target: Target, version: str) -> bool:
     """Whether the tables know nothing about this class, rather than that it can't serve."""
     return all(
-        isinstance(find_class(engine, target, version, variant), Unjudged) for variant in variants_of(engine, name)
+        isinstance(find_class(engine, target, version, variant), Unjudged)
+        for variant in variants_of(engine, name, version)
     )

@@ -95,7 +95,7 @@ def serve_all(engine: str, draft: Draft, target: Target) -> list[Served | Unjudg
     version = nearest_version(name.version, tables.versions)
     return [
         serve(tables, draft, target, name=name, variant=variant, version=version)
-        for variant in variants_of(tables, name)
+        for variant in variants_of(tables, name, version)
     ]
 
 

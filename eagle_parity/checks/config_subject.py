@@ -172,7 +172,10 @@ class ConfigSubject:
         readable = next((entry for entry in served.ignored if entry.ids), None)
         if readable is None:
             return served.default
-        key = next(iter(evaluation.engine.spellings[0]))
+        version = evaluation.version or served.name.version
+        key = evaluation.engine.id_key(version)
+        if key is None:
+            return False
         moved = self.draft.with_changes({key: list(readable.ids or ())})
         other = serve(
             evaluation.engine,
@@ -180,7 +183,7 @@ class ConfigSubject:
             self.target,
             name=evaluation.name,
             variant=served.variant,
-            version=evaluation.version or served.name.version,
+            version=version,
         )
         return isinstance(other, Unjudged) or (other.boundaries, other.outcome) != (served.boundaries, served.outcome)
 

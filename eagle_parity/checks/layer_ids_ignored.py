@@ -41,8 +41,9 @@ def _finding(subject: ConfigSubject, group: Variants, severity: Severity, cause:
     if trained and cause is not None:
         message += f" {trained[0].upper()}{trained[1:]}."
     advice = subject.advice(group)
-    if not advice and served.default:
-        key = next(iter(group.evaluation.engine.spellings[0]))
+    version = group.evaluation.version
+    key = None if version is None else group.evaluation.engine.id_key(version)
+    if not advice and served.default and key is not None:
         advice = f"Move the list to {key}, in the ids that this engine reads: `eagle-parity ids`"
     return LAYER_IDS_IGNORED.finding(
         message,

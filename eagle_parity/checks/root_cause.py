@@ -50,6 +50,8 @@ def find_root_cause(
         return RootCause(findings.UNSUPPORTED_TARGET)
     if served.failure is not None:
         return _cause_of_failure(served, trained)
+    if any(defect.feeds_no_boundary for defect in served.defects):
+        return RootCause(findings.KNOWN_ENGINE_DEFECT)
     difference = _compare(trained, served.boundaries)
     if trained is not None and difference is None:
         return None

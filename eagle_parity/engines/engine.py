@@ -28,6 +28,12 @@ class EngineOption(msgspec.Struct, frozen=True):
     meaning: str
 
 
+PIPELINE_PARALLEL = EngineOption(
+    "pipeline-parallel", ("yes", "no"), "whether the target runs in pipeline stages; not assumed unless it is named"
+)
+"""An option of every engine that splits layers over stages: the states of earlier ones are handed on, or lost."""
+
+
 class EngineName(msgspec.Struct, frozen=True):
     """An engine in a version, with the options that were named.
 

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from eagle_parity.engines.rules import Placeholder
-from eagle_parity.engines.serving import Served, Unjudged, serve, variants_of
+from eagle_parity.engines.rules import Captures, ClassRule, Placeholder, in_force
+from eagle_parity.engines.serving import Served, Unjudged, find_class, serve, variants_of
 from eagle_parity.quoting import quoted
 from eagle_parity.results import Outcome
 from eagle_parity.wiring import format_boundaries
@@ -83,10 +83,11 @@ def remedy(
     """
     if any(boundary is None for boundary in trained):
         return NoChange("the trained wiring isn't known in every slot")
-    variants = (variant,) if variant is not None else variants_of(engine, name)
+    variants = (variant,) if variant is not None else variants_of(engine, name, version)
     closest: Served | None = None
+    written = in_force(engine.spellings, version)
     for ids in _candidates(trained):
-        for spelling in engine.spellings:
+        for spelling in () if written is None else written.spellings:
             values = {key: _fill(value, ids) for key, value in spelling.items()}
             changed = draft.with_changes(values)
             all_served: list[Served] = []
@@ -100,7 +101,7 @@ def remedy(
                     break
                 all_served.append(got)
             else:
-                key = next((k for k, v in spelling.items() if v is Placeholder.IDS), None)
+                key = engine.id_key(version) if Placeholder.IDS in spelling.values() else None
                 return ConfigChange(values, key, tuple(ids), tuple(all_served))
     return NoChange(
         _why_not(engine, draft, target, trained, name=name, version=version, closest=closest, variants=variants)
@@ -140,6 +141,10 @@ def _why_not(
 ) -> str:
     title = f"{engine.title} {name.version}"
     wanted = format_boundaries(trained)
+    for each in variants:
+        found = find_class(engine, target, version, each)
+        if isinstance(found, ClassRule) and found.captures is not Captures.STREAM:
+            return f"{title} can't serve {wanted} on this target, whatever the list: it captures {found.captures.value}"
     if closest is not None and closest.failure is not None:
         words = closest.failure.words + (f" ({closest.failure.remark})" if closest.failure.remark else "")
         return f"{title} can't serve {wanted} on this target: {words}; use another version or engine"

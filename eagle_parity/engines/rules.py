@@ -49,6 +49,33 @@ def readable_ids(num_layers: int) -> range:
     return range(EMBEDDING - max(shifts), num_layers - min(shifts) + 1)
 
 
+class Default(StrEnum):
+    """The indices that a target class asks for where no list is given."""
+
+    LOW_MIDDLE_HIGH = "(2, n//2, n-3), not shifted"
+    ONE_LATER = "(3, n//2+1, n-2): its default is shifted like a list"
+
+
+_HIGH = 3
+"""How far the last of the default's indices is from the end."""
+
+
+def default_indices(default: Default, num_layers: int) -> tuple[int, ...]:
+    """Low, middle and high for a target of so many layers."""
+    low_middle_high = (2, num_layers // 2, num_layers - _HIGH)
+    if default is Default.ONE_LATER:
+        return tuple(index + 1 for index in low_middle_high)
+    return low_middle_high
+
+
+class Captures(StrEnum):
+    """What the forward hands over for an index between the embedding and the last layer."""
+
+    STREAM = "the residual stream, which is the boundary"
+    BRANCH = "the last layer's FFN branch without its residual, which is no boundary"
+    NOTHING = "nothing: the setter marks the layers in a way that the forward doesn't look at"
+
+
 class AtEmbedding(StrEnum):
     """What the forward does at index 0."""
 
@@ -113,8 +140,9 @@ class Defect(msgspec.Struct, frozen=True):
         name: short, kebab-case, for evidence.
         summary: what is fed instead, and when.
         remedy: what to do.
-        when: the draft for which it shows.
+        when: the draft, or the launch, for which it shows.
         source: where it was read, or the change that fixed it.
+        feeds_no_boundary: whether what is fed is no boundary of any target, so that no id list helps.
     """
 
     name: str
@@ -122,14 +150,17 @@ class Defect(msgspec.Struct, frozen=True):
     remedy: str
     when: DefectWhen
     source: str
+    feeds_no_boundary: bool = False
 
 
 class DefectWhen(StrEnum):
-    """For which drafts a defect shows."""
+    """For which drafts, or launches, a defect shows."""
 
     ALWAYS = "always"
     NOT_THE_DEFAULT = "the id list is not the default wiring"
     EMBEDDING = "the embedding is served"
+    DEEPSTACK = "one of the boundaries 1 to 3 is served, and the prompt has images"
+    PIPELINE = "the engine is named with pipeline-parallel=yes"
 
 
 class ClassRule(msgspec.Struct, frozen=True, kw_only=True):
@@ -148,6 +179,9 @@ class ClassRule(msgspec.Struct, frozen=True, kw_only=True):
         malformed: entries that are no numbers.
         defects: known faults.
         source: where it was read.
+        default: the indices without a list.
+        captures: what is handed over for an index.
+        remark: what else there is to know about what is delivered.
     """
 
     family: str
@@ -163,6 +197,24 @@ class ClassRule(msgspec.Struct, frozen=True, kw_only=True):
     shortfall: Shortfall = Shortfall.DRAFT_FC
     malformed: Malformed = Malformed.TYPE_ERROR
     defects: tuple[Defect, ...] = ()
+    default: Default = Default.LOW_MIDDLE_HIGH
+    captures: Captures = Captures.STREAM
+    remark: str = ""
+
+
+class LaunchDefect(msgspec.Struct, frozen=True):
+    """A known fault of a way of launching an engine, whatever the target class.
+
+    Attributes:
+        defect: the fault.
+        first, last: versions, inclusive.
+        except_for: architectures that don't have it.
+    """
+
+    defect: Defect
+    first: str
+    last: str
+    except_for: tuple[str, ...] = ()
 
 
 class NoSetter(msgspec.Struct, frozen=True):
@@ -212,6 +264,7 @@ class KeyRule(msgspec.Struct, frozen=True):
         list_required: whether a value that is no list is dropped for the default; else it goes to the setter as it is.
         first, last: versions, inclusive.
         source: where it was read.
+        runner: the value of ``Engine.runner_option`` for which it holds; "" for every one.
     """
 
     steps: tuple[KeyStep, ...]
@@ -219,6 +272,7 @@ class KeyRule(msgspec.Struct, frozen=True):
     first: str
     last: str
     source: str
+    runner: str = ""
 
 
 class FcSkip(StrEnum):
@@ -326,13 +380,46 @@ class Timing(msgspec.Struct, frozen=True):
         embedding: the forward's TypeError at index 0.
         nothing: no state at all was delivered.
         shortfall: fewer states than fc takes.
+        first, last: versions, inclusive.
         remark: what else the time depends on.
+        runner: the value of ``Engine.runner_option`` for which it holds; "" for every one.
     """
 
     embedding: bool
     nothing: bool
     shortfall: bool
+    first: str
+    last: str
     remark: str = ""
+    runner: str = ""
+
+
+class VariantRule(msgspec.Struct, frozen=True):
+    """What a stock launch can be, in a range of versions.
+
+    Attributes:
+        variants: as option values; a named option narrows them.
+        first, last: versions, inclusive.
+    """
+
+    variants: tuple[Mapping[str, str], ...]
+    first: str
+    last: str
+
+
+class SpellingRule(msgspec.Struct, frozen=True):
+    """How a list is written so that an engine reads it, in a range of versions.
+
+    Attributes:
+        key: the one place that every stock launch reads.
+        spellings: the ways of writing that a remedy tries, best first: keys to ``IDS``, ``COUNT``, or a value.
+        first, last: versions, inclusive.
+    """
+
+    key: str
+    spellings: tuple[Mapping[str, object], ...]
+    first: str
+    last: str
 
 
 class DraftSeen(msgspec.Struct, frozen=True):
@@ -364,47 +451,60 @@ class Unread(msgspec.Struct, frozen=True):
 
 
 class Engine(msgspec.Struct, frozen=True, kw_only=True):
-    """An engine with its tables.
+    """An engine with its tables; every rule has its own range of versions.
 
     Attributes:
         name: ``sglang``.
         title: ``SGLang``.
         versions: every release that was read, oldest first.
         options: on what its reading depends beside the version.
-        variants: what a stock launch can be, as option values; a named option narrows them.
-        runner_option: the option by whose value ``key_rules`` and ``timings`` are chosen; None where there is one of
-            each, under "".
+        variants: what a stock launch can be.
+        runner_option: the option by whose value ``key_rules`` and ``timings`` are chosen; None where there is none.
         key_rules: where the id list is looked for.
         timings: when failures show.
         classes: the rules of the target classes.
         no_setter: classes that it refuses.
         width_rules: how draft classes size fc, for the docs.
         buffer_rules: how the engine sizes the buffers of its CUDA graphs, for the docs.
+        launch_defects: faults of a way of launching it.
         see_draft: a draft and a version and options to what the engine sees of it.
         adapt: what an option changes about a target class: the rule found for it (None: none) to the rule in force;
             None leaves the class to ``no_setter``, ``Unread`` says that nobody has read what the option does to it.
-        spellings: the ways of writing that a remedy tries, best first: keys to ``IDS``, ``COUNT``, or a value.
+        spellings: how a list is written.
     """
 
     name: str
     title: str
     versions: tuple[str, ...]
     options: tuple[EngineOption, ...]
-    variants: tuple[Mapping[str, str], ...]
+    variants: tuple[VariantRule, ...]
     runner_option: str | None
-    key_rules: Mapping[str, KeyRule]
-    timings: Mapping[str, Timing]
+    key_rules: tuple[KeyRule, ...]
+    timings: tuple[Timing, ...]
     classes: tuple[ClassRule, ...]
     no_setter: tuple[NoSetter, ...]
     width_rules: tuple[WidthRule, ...]
     see_draft: Callable[[Draft, str, Mapping[str, str]], DraftSeen]
     adapt: Callable[[ClassRule | None, Mapping[str, str], Target], ClassRule | Unread | None]
-    spellings: tuple[Mapping[str, object], ...]
+    spellings: tuple[SpellingRule, ...]
     buffer_rules: tuple[BufferRule, ...] = ()
+    launch_defects: tuple[LaunchDefect, ...] = ()
 
-    def runner(self, variant: Mapping[str, str]) -> str:
-        """The key of ``key_rules`` and ``timings`` for a variant."""
+    def _runner(self, variant: Mapping[str, str]) -> str:
         return variant.get(self.runner_option, "") if self.runner_option else ""
+
+    def key_rule(self, version: str, variant: Mapping[str, str]) -> KeyRule | None:
+        """Where a variant looks for the id list; None where that wasn't read in this version."""
+        return in_force((r for r in self.key_rules if r.runner in {"", self._runner(variant)}), version)
+
+    def timing(self, version: str, variant: Mapping[str, str]) -> Timing | None:
+        """When a variant's failures show; None where that wasn't read in this version."""
+        return in_force((r for r in self.timings if r.runner in {"", self._runner(variant)}), version)
+
+    def id_key(self, version: str) -> str | None:
+        """The one place for a list that every stock launch reads; None where that wasn't read in this version."""
+        rule = in_force(self.spellings, version)
+        return None if rule is None else rule.key
 
 
 class Placeholder(StrEnum):

@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from eagle_parity.drafts import Draft, IdList, id_list, look_up
-from eagle_parity.engines.engine import EngineName
+from eagle_parity.engines.engine import PIPELINE_PARALLEL, EngineName
 from eagle_parity.engines.rules import (
     SHIFTS,
     AtEmbedding,
     BufferRule,
+    Captures,
     ClassRule,
     Defect,
     DefectWhen,
@@ -31,6 +32,7 @@ from eagle_parity.engines.rules import (
     Timing,
     Unread,
     WidthRule,
+    default_indices,
     in_force,
 )
 from eagle_parity.quoting import plain, quoted
@@ -108,10 +110,15 @@ class Served(msgspec.Struct, frozen=True, kw_only=True):
         )
 
 
-def variants_of(engine: Engine, name: EngineName) -> tuple[Mapping[str, str], ...]:
-    """Every variant that a launch can be, narrowed and extended by the options that were named."""
+def variants_of(engine: Engine, name: EngineName, version: str) -> tuple[Mapping[str, str], ...]:
+    """Every variant that a launch can be, narrowed and extended by the options that were named.
+
+    Where nobody has read what a launch of this version can be, the named options alone: no rule covers them either.
+    """
     named = dict(name.options)
-    fitting = [v for v in engine.variants if all(v[k] == named[k] for k in v if k in named)]
+    rule = in_force(engine.variants, version)
+    variants: tuple[Mapping[str, str], ...] = ({},) if rule is None else rule.variants
+    fitting = [v for v in variants if all(v[k] == named[k] for k in v if k in named)]
     return tuple({**variant, **named} for variant in fitting)
 
 
@@ -132,8 +139,8 @@ def serve(
     if isinstance(found, Unjudged):
         return found
     seen = engine.see_draft(draft, version, variant)
-    key_rule = in_force((engine.key_rules[engine.runner(variant)],), version)
-    if key_rule is None or (seen.width is None and seen.failure is None):
+    key_rule, timing = engine.key_rule(version, variant), engine.timing(version, variant)
+    if key_rule is None or timing is None or (seen.width is None and seen.failure is None):
         return Unjudged(f"the tables have no rule for how {engine.title} {version} reads a draft")
     reading = read_ids(seen, key_rule)
     ignored = tuple(
@@ -173,7 +180,6 @@ def serve(
 
     if seen.failure is not None or seen.width is None:
         return served(seen.failure)
-    timing = engine.timings[engine.runner(variant)]
     fit = Fit(seen, seen.width, draft, target, timing)
     if not seen.uses_aux:
         return served(judge_width(fit, 1, 1), delivery=Delivery((POST_NORM,)))
@@ -191,7 +197,9 @@ def serve(
         asked=asked,
         delivery=delivery,
         source=found.source,
-        defects=_defects(found, delivery.boundaries, target.num_layers) + fit.defects(len(delivery.boundaries)),
+        defects=_defects(found, delivery.boundaries, target.num_layers)
+        + _launch_defects(engine, target, version, variant)
+        + fit.defects(len(delivery.boundaries)),
     )
 
 
@@ -259,18 +267,10 @@ def read_ids(seen: DraftSeen, rule: KeyRule) -> IdReading:
     return IdReading(None, None, None)
 
 
-def default_indices(num_layers: int) -> tuple[int, ...]:
-    """Low, middle and high, as both engines have it: never shifted.
-
-    SGLang: every class of the tables (models/llama.py:935 in 0.5.23). vLLM: model_executor/models/interfaces.py:1732.
-    """
-    return (2, num_layers // 2, num_layers - 3)
-
-
 def ask(rule: ClassRule, reading: IdReading, num_layers: int) -> tuple[int | None, ...] | Failure:
     """The indices that the target class asks for; None for an entry that never matches a layer."""
     if reading.default:
-        return default_indices(num_layers)
+        return default_indices(rule.default, num_layers)
     entries = reading.raw
     if not isinstance(entries, list):
         if rule.malformed is Malformed.TYPE_ERROR or not isinstance(entries, str | dict):
@@ -333,7 +333,12 @@ class Delivery(msgspec.Struct, frozen=True):
 
 
 def deliver(rule: ClassRule, asked: Sequence[int | None], num_layers: int) -> Delivery:
-    """Which of the asked indices the forward delivers, and in which order."""
+    """Which of the asked indices the forward delivers, and in which order.
+
+    Where it hands over what is no boundary, the entry is None.
+    """
+    if rule.captures is Captures.NOTHING:
+        return Delivery(())
     last = num_layers if rule.reaches_last else num_layers - 1
     first = 1 if rule.embedding is AtEmbedding.LOOKUP_ERROR else EMBEDDING
     given: list[int] = []
@@ -352,6 +357,8 @@ def deliver(rule: ClassRule, asked: Sequence[int | None], num_layers: int) -> De
     unique = list(dict.fromkeys(given))
     if rule.order is Order.ASCENDING:
         unique.sort()
+    if rule.captures is Captures.BRANCH:
+        return Delivery(tuple(index if index == EMBEDDING else None for index in unique), tuple(wrapped), lost)
     return Delivery(tuple(unique), tuple(wrapped), lost)
 
 
@@ -491,13 +498,30 @@ def _outcome(failure: Failure | None, *, unsupported: bool) -> Outcome:
     return Outcome.FAILS_AT_LOAD if failure.at_load else Outcome.FAILS_AT_FIRST_REQUEST
 
 
+DEEPSTACK_BOUNDARIES = range(1, 4)
+"""The boundaries to which Qwen3-VL's vision tower adds: it has three levels, behind the first three layers."""
+
+
 def _defects(rule: ClassRule, boundaries: Sequence[BoundaryEntry], num_layers: int) -> tuple[Defect, ...]:
+    default = tuple(sorted(set(default_indices(rule.default, num_layers))))
     shows = {
         DefectWhen.ALWAYS: True,
-        DefectWhen.NOT_THE_DEFAULT: tuple(boundaries) != tuple(sorted(set(default_indices(num_layers)))),
+        DefectWhen.NOT_THE_DEFAULT: tuple(boundaries) != default,
         DefectWhen.EMBEDDING: EMBEDDING in boundaries,
+        DefectWhen.DEEPSTACK: any(boundary in DEEPSTACK_BOUNDARIES for boundary in boundaries),
+        DefectWhen.PIPELINE: False,
     }
     return tuple(defect for defect in rule.defects if shows[defect.when])
+
+
+def _launch_defects(engine: Engine, target: Target, version: str, variant: Mapping[str, str]) -> tuple[Defect, ...]:
+    if variant.get(PIPELINE_PARALLEL.name) != "yes":
+        return ()
+    return tuple(
+        entry.defect
+        for entry in engine.launch_defects
+        if in_range(version, entry.first, entry.last) and target.architectures[0] not in entry.except_for
+    )
 
 
 def id_of(served: Served, slot: int) -> tuple[int, int] | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from eagle_parity.engines import ENGINES
-from eagle_parity.engines.rules import AtEmbedding, Outside
+from eagle_parity.engines.rules import AtEmbedding, Outside, Placeholder
 
 if TYPE_CHECKING:
     from eagle_parity.engines.rules import BufferRule, ClassRule, Engine, WidthRule
@@ -63,6 +63,18 @@ def engine_tables() -> dict[str, Any]:
             for engine in ENGINES
             for rule in engine.buffer_rules
         ],
+        "written": [
+            {
+                "engine": engine.name,
+                "versions": _span(rule.first, rule.last),
+                "key": rule.key,
+                "spellings": [
+                    " and ".join(f"{key}: {_value(v)}" for key, v in each.items()) for each in rule.spellings
+                ],
+            }
+            for engine in ENGINES
+            for rule in engine.spellings
+        ],
         "defects": [
             {
                 "engine": engine.name,
@@ -90,6 +102,19 @@ def engine_tables() -> dict[str, Any]:
             for engine in ENGINES
             for rule in engine.width_rules
             if rule.skipped is not None
+        ]
+        + [
+            {
+                "engine": engine.name,
+                "versions": _span(entry.first, entry.last),
+                "classes": "all" + (f" except {', '.join(entry.except_for)}" if entry.except_for else ""),
+                "defect": entry.defect.name,
+                "summary": entry.defect.summary,
+                "when": entry.defect.when.value,
+                "source": entry.defect.source,
+            }
+            for engine in ENGINES
+            for entry in engine.launch_defects
         ],
     }
 
@@ -99,14 +124,14 @@ def _key_rows(engine: Engine) -> list[dict[str, Any]]:
         {
             "engine": engine.name,
             "versions": _span(rule.first, rule.last),
-            "variant": f"{engine.runner_option}={runner}" if runner else "",
+            "variant": f"{engine.runner_option}={rule.runner}" if rule.runner else "",
             "order": position,
             "key": step.key,
             "shift": step.shift,
             "taken_when": step.taken.value,
             "source": rule.source,
         }
-        for runner, rule in engine.key_rules.items()
+        for rule in engine.key_rules
         for position, step in enumerate(rule.steps, start=1)
     ]
 
@@ -121,14 +146,20 @@ def _class_row(engine: Engine, rule: ClassRule) -> dict[str, Any]:
         "family": rule.family,
         "architectures": list(rule.architectures),
         "ids": rule.setter.value,
-        "default": "(2, n//2, n-3), not shifted",
+        "default": rule.default.value,
         "index_0": AtEmbedding(rule.embedding).value,
         "index_n": "delivers the last layer's output, before the final norm" if rule.reaches_last else last,
         "outside": rule.outside.value,
+        "captures": rule.captures.value,
         "order": rule.order.value,
         "missing_state": rule.shortfall.value,
+        "remark": rule.remark,
         "source": str(rule.source),
     }
+
+
+def _value(value: object) -> str:
+    return value.value if isinstance(value, Placeholder) else str(value).lower()
 
 
 def _slots(rule: WidthRule | BufferRule) -> str:

@@ -17,6 +17,8 @@ _TITLES = {
     "classes": "Target classes: from ids to delivered boundaries",
     "refused": "Target classes that are refused",
     "widths": "How many slots a draft class builds fc for",
+    "buffers": "How many slots the buffers of CUDA graphs are made for",
+    "written": "How a list is written, best first",
     "defects": "Known defects",
 }
 

@@ -1,0 +1,188 @@
+"""The rules against what the engines' own code did, as ``make check-engines`` recorded it; no engine is needed."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import check_engines
+import pytest
+from check_engines import CURRENT
+from engine_recordings import RECORDINGS, Difference, compare, read_recording, write_recording
+from msgspec.structs import replace
+
+from eagle_parity.engines import BY_NAME
+from eagle_parity.engines.rules import AtEmbedding, Engine, Order, Outside, Setter
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+RECORDED = {engine: read_recording(RECORDINGS / f"{engine}-{version}.json") for engine, version in CURRENT.items()}
+
+SGLANG_CLASSES = {
+    "LlamaForCausalLM",
+    "Qwen2ForCausalLM",
+    "Qwen3ForCausalLM",
+    "Qwen2MoeForCausalLM",
+    "Qwen3MoeForCausalLM",
+    "DeepseekV2ForCausalLM",
+    "DeepseekV3ForCausalLM",
+    "Glm4MoeLiteForCausalLM",
+    "GptOssForCausalLM",
+}
+VLLM_CLASSES = {
+    "LlamaForCausalLM",
+    "LlamaForCausalLM (impl=transformers)",
+    "Qwen2ForCausalLM",
+    "Qwen3ForCausalLM",
+    "Qwen3MoeForCausalLM",
+    "Qwen2MoeForCausalLM",
+    "DeepseekV2ForCausalLM",
+    "DeepseekV3ForCausalLM",
+    "GptOssForCausalLM",
+    "GraniteForCausalLM",
+    "Gemma3ForCausalLM",
+}
+
+
+def differences(engine: Engine) -> list[Difference]:
+    return [difference for line in compare(RECORDED[engine.name], engine) for difference in line.differences]
+
+
+@pytest.mark.parametrize("engine", CURRENT)
+def test_the_rules_say_what_the_engine_did(engine: str) -> None:
+    assert [str(difference) for difference in differences(BY_NAME[engine])] == []
+
+
+@pytest.mark.parametrize(("engine", "classes"), [("sglang", SGLANG_CLASSES), ("vllm", VLLM_CLASSES)])
+def test_these_were_compared(engine: str, classes: set[str]) -> None:
+    agreeing = {line.what for line in compare(RECORDED[engine], BY_NAME[engine]) if line.outcome == "agrees"}
+    assert agreeing >= classes | {"draft configs"}
+
+
+@pytest.mark.parametrize("engine", CURRENT)
+def test_the_forward_ran_and_its_states_are_boundaries(engine: str) -> None:
+    ran = [entry for entry in RECORDED[engine]["targets"] if any("delivered" in case for case in entry["cases"])]
+    assert len(ran) >= 9
+    for entry in ran:
+        # Two boundaries that are alike would tell nothing.
+        assert entry["least_separation"] > 0.05
+
+
+def altered_class(name: str, architecture: str, **changes: Any) -> Engine:
+    engine = BY_NAME[name]
+    classes = tuple(
+        replace(rule, **changes) if architecture in rule.architectures else rule for rule in engine.classes
+    )
+    return replace(engine, classes=classes)
+
+
+@pytest.mark.parametrize(
+    ("engine", "architecture", "changes", "rule"),
+    [
+        ("sglang", "LlamaForCausalLM", {"setter": Setter.AS_IS}, "setter"),
+        ("sglang", "LlamaForCausalLM", {"embedding": AtEmbedding.TYPE_ERROR}, "forward"),
+        ("sglang", "Qwen3ForCausalLM", {"order": Order.LISTED}, "delivery"),
+        ("sglang", "Qwen3MoeForCausalLM", {"outside": Outside.NEVER_MATCHES}, "setter"),
+        ("sglang", "DeepseekV3ForCausalLM", {"setter": Setter.PLUS_ONE}, "setter"),
+        ("sglang", "GptOssForCausalLM", {"reaches_last": False}, "delivery"),
+        ("sglang", "Glm4MoeLiteForCausalLM", {"setter": Setter.AS_IS_IF_LAST_LAYER}, "setter"),
+        ("vllm", "LlamaForCausalLM", {"setter": Setter.PLUS_ONE}, "setter"),
+        ("vllm", "LlamaForCausalLM", {"order": Order.LISTED}, "delivery"),
+        ("vllm", "Qwen2ForCausalLM", {"reaches_last": False}, "delivery"),
+        ("vllm", "DeepseekV3ForCausalLM", {"embedding": AtEmbedding.DELIVERS}, "forward"),
+    ],
+)
+def test_an_altered_rule_is_named(engine: str, architecture: str, changes: dict[str, Any], rule: str) -> None:
+    found = [d for d in differences(altered_class(engine, architecture, **changes)) if d.target_class == architecture]
+    kinds = {difference.rule.partition(" (")[0] for difference in found}
+    assert rule in kinds
+    for difference in found:
+        assert difference.engine.startswith(f"{engine}@{CURRENT[engine]}")
+        assert architecture in str(difference)
+
+
+@pytest.mark.parametrize("engine", CURRENT)
+def test_an_altered_width_of_fc_is_named(engine: str) -> None:
+    tables = BY_NAME[engine]
+
+    def see_draft(*arguments: Any) -> Any:
+        seen = tables.see_draft(*arguments)
+        return seen if seen.width is None else replace(seen, width=replace(seen.width, keys=()))
+
+    found = differences(replace(tables, see_draft=see_draft))
+    assert found
+    assert all(difference.rule.startswith("width of fc") for difference in found)
+
+
+def test_an_altered_key_is_named() -> None:
+    tables = BY_NAME["sglang"]
+
+    def see_draft(*arguments: Any) -> Any:
+        seen = tables.see_draft(*arguments)
+        return replace(seen, config={key: value for key, value in seen.config.items() if key != "eagle_config"})
+
+    kinds = {difference.rule.partition(" (")[0] for difference in differences(replace(tables, see_draft=see_draft))}
+    assert "keys of the id list" in kinds
+
+
+def test_the_target_fails_on_a_difference(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setattr("sys.argv", ["check_engines.py", "--recorded"])
+    with pytest.raises(SystemExit) as passed:
+        check_engines.main()
+    assert passed.value.code == 0
+    assert "no difference" in capsys.readouterr().out
+    monkeypatch.setitem(
+        check_engines.BY_NAME, "sglang", altered_class("sglang", "LlamaForCausalLM", setter=Setter.AS_IS)
+    )
+    with pytest.raises(SystemExit) as failed:
+        check_engines.main()
+    assert failed.value.code == 1
+    told = capsys.readouterr().out
+    assert "sglang@0.5.23, LlamaForCausalLM, ids [1, 3, 5]" in told
+    assert "rule: setter (" in told
+
+
+def test_a_release_without_rules_is_held_against_the_nearest(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "later.json"
+    write_recording({**RECORDED["sglang"], "version": "0.5.99"}, path)
+    assert check_engines.judge(path)
+    assert "0.5.99 has no rules: held against those of 0.5.23" in capsys.readouterr().out
+
+
+def test_a_recording_of_another_schema_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "other.json"
+    write_recording({**RECORDED["vllm"], "schema_version": 2}, path)
+    with pytest.raises(ValueError, match="schema_version 2, expected 1"):
+        read_recording(path)
+
+
+def test_a_recording_is_written_as_it_is_read(tmp_path: Path) -> None:
+    for recording in RECORDED.values():
+        write_recording(recording, tmp_path / "again.json")
+        assert json.loads((tmp_path / "again.json").read_text("utf-8")) == recording
+
+
+def _drop_states(recording: dict[str, Any]) -> None:
+    recording["targets"][0]["cases"][1]["delivered"] = [2, 4]
+
+
+def _swap_states(recording: dict[str, Any]) -> None:
+    recording["targets"][0]["cases"][1]["delivered"].reverse()
+
+
+def _rename_error(recording: dict[str, Any]) -> None:
+    for entry in recording["targets"]:
+        for case in entry["cases"]:
+            if case["error"]:
+                case["error"]["type"] = "SomethingElse"
+
+
+@pytest.mark.parametrize("alter", [_drop_states, _swap_states, _rename_error])
+def test_an_engine_that_does_something_else_is_told(alter: Callable[[dict[str, Any]], None]) -> None:
+    recording = json.loads(json.dumps(RECORDED["sglang"]))
+    alter(recording)
+    assert [d for line in compare(recording, BY_NAME["sglang"]) for d in line.differences]
