@@ -212,14 +212,31 @@ class _Page:
         longest = max(map(cell_len, pieces), default=0)
         return longest if whole else min(longest, LONG_WORD)
 
+    def _shared_out(self, table: Table) -> list[int | None]:
+        """The width of each column of a table that must be narrower than it would like to be.
+
+        rich would shrink columns in proportion, through the middle of words, and past what it was told is the least
+        lets the table grow out of the page. So each gets what it needs, and what is left goes where text is waiting.
+        """
+        least = self._widths(table)
+        wanted = [
+            max(cell_len(line) for cell in column for line in (self._glued(cell.text), self._glued(cell.detail)))
+            for column in zip(table.columns, *table.rows, strict=True)
+        ]
+        room = self._width - 1 - COLUMN_FRAME * len(least)
+        if sum(wanted) <= room or sum(least) > room:
+            return [None] * len(least)
+        widths = list(least)
+        for _ in range(room - sum(least)):
+            waiting = max(range(len(widths)), key=lambda i: wanted[i] / widths[i])
+            widths[waiting] += 1
+        return [min(width, want) for width, want in zip(widths, wanted, strict=True)]
+
     def _grid(self, table: Table) -> RichTable:
-        widths = self._widths(table)
-        fits = sum(widths) + COLUMN_FRAME * len(widths) < self._width
+        widths = self._shared_out(table)
         drawn = RichTable(box=box.ROUNDED, header_style="bold", border_style="dim", padding=(0, 1))
         for i, column in enumerate(table.columns):
-            # rich shrinks columns in proportion, through the middle of words, unless it is told how far it may go.
-            least = widths[i] if fits else None
-            drawn.add_column(self._cell(column), overflow="fold", min_width=least, style="bold" if i == 0 else "")
+            drawn.add_column(self._cell(column), overflow="fold", width=widths[i], style="bold" if i == 0 else "")
         footer_start = len(table.rows) - table.footer_rows
         for i, row in enumerate(table.rows):
             drawn.add_row(*(self._cell(cell) for cell in row), end_section=i == footer_start - 1)
