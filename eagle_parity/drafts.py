@@ -20,9 +20,12 @@ IDS = "eagle_aux_hidden_state_layer_ids"
 SECTION = "eagle_config"
 NESTED_IDS = f"{SECTION}.{IDS}"
 
+ANGELSLIM_IDS = "aux_hidden_states_layer_ids"
+
 ID_KEYS = (
     NESTED_IDS,
     IDS,
+    ANGELSLIM_IDS,
     f"{SECTION}.layer_ids",
     "aux_hidden_state_layer_ids",
     "target_layer_ids",

@@ -15,9 +15,12 @@ class TrainedWiring(msgspec.Struct, frozen=True):
         source: in words, for messages and evidence.
         ids: the ids behind it, where there were any.
         key: where they stood; None for a trainer's default or a statement in boundaries.
+        derived_from: the key of the draft's config by which it is found, whether or not a list stands there; None where
+            the draft's config has no say in it.
     """
 
     wiring: Wiring
     source: str
     ids: tuple[int, ...] | None = None
     key: str | None = None
+    derived_from: str | None = None

@@ -260,8 +260,21 @@ class ConfigSubject:
         """The change as a sentence, or why there is none; "" where the trained wiring isn't known."""
         change = self.change(group)
         if isinstance(change, ConfigChange):
-            return f"Write {change}."
+            return f"Write {change}.{self._from_then_on(change)}"
         return f"{change.reason[:1].upper()}{change.reason[1:]}." if change is not None else ""
+
+    def _from_then_on(self, change: ConfigChange) -> str:
+        """What to state in later runs, where the change is made to the very list that the trained wiring follows from."""
+        trained = self.trained
+        if trained is None or trained.derived_from not in change.values:
+            return ""
+        if trained.ids is not None and tuple(change.ids) == trained.ids:
+            return ""
+        stated = ",".join(str(boundary) for boundary in trained.wiring.slots)
+        return (
+            f" From then on state --trained-boundaries {stated}: --trained-with would take the new list for the one that"
+            " the head was trained with."
+        )
 
     def reading(self, group: Variants) -> str:
         """How the served slots came about: ``id 30, read by ... as boundary 31 (...)``, slot by slot."""

@@ -42,7 +42,8 @@ def check_config(
         typer.Option(
             "--trained-with",
             metavar="TRAINER",
-            help="The trainer and its version: specforge@0.2.0, speculators@0.4.0.",
+            help="The trainer and its version or commit, with options: specforge@0.2.0, speculators@0.4.0,"
+            " modelopt@a2fbac7:dump=vllm,ids=1+29+57.",
             rich_help_panel=_TRAINED,
         ),
     ] = None,

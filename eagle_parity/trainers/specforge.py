@@ -3,15 +3,11 @@
 from __future__ import annotations
 
 from eagle_parity.drafts import NESTED_IDS
+from eagle_parity.trainers.default_layers import as_layer_outputs
 from eagle_parity.trainers.trainer import IdMeaning, ListOrder, Trainer, TrainerRule
 from eagle_parity.wiring import POST_NORM
 
 _REMARK = "a draft without a list was trained with the default unless its config was edited"
-
-
-def _default(num_layers: int) -> tuple[int, ...]:
-    return (1, num_layers // 2 - 1, num_layers - 4)
-
 
 SPECFORGE = Trainer(
     "specforge",
@@ -22,7 +18,7 @@ SPECFORGE = Trainer(
             last="0.1.0",
             meaning=IdMeaning.LAYER_OUTPUT,
             key=NESTED_IDS,
-            default=_default,
+            default=as_layer_outputs,
             order=ListOrder.BACKEND,
             last_state=lambda _: POST_NORM,
             smallest=-1,
@@ -34,7 +30,7 @@ SPECFORGE = Trainer(
             last="0.2.0",
             meaning=IdMeaning.LAYER_OUTPUT,
             key=NESTED_IDS,
-            default=_default,
+            default=as_layer_outputs,
             order=ListOrder.BACKEND,
             last_state=lambda _: POST_NORM,
             exactly=3,

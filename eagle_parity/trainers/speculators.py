@@ -7,12 +7,9 @@ without any list.
 from __future__ import annotations
 
 from eagle_parity.drafts import IDS
+from eagle_parity.trainers.default_layers import as_boundaries
 from eagle_parity.trainers.trainer import IdMeaning, ListOrder, Trainer, TrainerRule
 from eagle_parity.wiring import POST_NORM, Boundary
-
-
-def _low_middle_high(num_layers: int) -> tuple[int, ...]:
-    return (2, num_layers // 2, num_layers - 3)
 
 
 def _before_norm(num_layers: int) -> Boundary:
@@ -37,7 +34,7 @@ SPECULATORS = Trainer(
             last="0.2.0",
             meaning=IdMeaning.LAYER_OUTPUT,
             key=None,
-            default=_low_middle_high,
+            default=as_boundaries,
             order=ListOrder.LISTED,
             last_state=_after_norm,
             source="research/eagle3/ge_data/llamaultrachat.py:121-126 (0.2.0)",
@@ -48,7 +45,7 @@ SPECULATORS = Trainer(
             last="0.4.0",
             meaning=IdMeaning.LAYER_OUTPUT,
             key=None,
-            default=_low_middle_high,
+            default=as_boundaries,
             order=ListOrder.ASCENDING,
             last_state=_before_norm,
             source="data_generation/vllm_hidden_states_generator.py:97 (0.3.0), :103 (0.4.0)",
@@ -59,7 +56,7 @@ SPECULATORS = Trainer(
             last="0.9.0",
             meaning=IdMeaning.BOUNDARY,
             key=IDS,
-            default=_low_middle_high,
+            default=as_boundaries,
             order=ListOrder.ASCENDING,
             last_state=_before_norm,
             source="models/utils.py:99-133 (0.9.0)",

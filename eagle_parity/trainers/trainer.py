@@ -8,15 +8,13 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from eagle_parity.drafts import IdList, id_list, look_up
-from eagle_parity.errors import UsageError
-from eagle_parity.trained_wiring import TrainedWiring
+from eagle_parity.drafts import Draft
+from eagle_parity.engines.engine import EngineOption
 from eagle_parity.versions import in_range, parse_version
-from eagle_parity.wiring import Boundary, Wiring
+from eagle_parity.wiring import BoundaryEntry
 
 if TYPE_CHECKING:
-    from eagle_parity.drafts import Draft
-    from eagle_parity.targets import Target
+    from collections.abc import Iterable
 
 
 class IdMeaning(StrEnum):
@@ -35,36 +33,66 @@ class ListOrder(StrEnum):
 
 
 class TrainerRule(msgspec.Struct, frozen=True, kw_only=True):
-    """One trainer in a range of releases.
+    """One trainer, in a range of releases or at the commits that were read, run in one way.
 
     Attributes:
-        first, last: versions, inclusive.
+        first, last: releases, inclusive; "" where none was read.
+        commits: abbreviated hashes of the sources that were read.
+        way: the value of the trainer's option for which it holds; "" where it has none.
         meaning: of an id.
         key: where the draft's config keeps the ids that it was trained with; None where it keeps none.
-        default: the ids for a target of N layers that are taken where no list is given.
+        default: the ids for a target of N layers that are taken where no list is given; None where one has to be given.
         order: of the concatenation.
-        last_state: for a target of N layers, the boundary of the state that is kept for the loss.
+        last_state: for a target of N layers, the boundary of the state that is kept for the loss; None where none is.
         exactly: the number of ids that it insists on, None for any.
         smallest: the smallest id that it takes.
+        final_id_is_last_state: whether an id N in the list names the last state and no slot.
+        exported_meaning: what an id means in an exported draft, where that isn't ``meaning``; None where it is.
         source: where it was read.
         remark: what the draft's config can't say.
     """
 
-    first: str
-    last: str
     meaning: IdMeaning
     key: str | None
-    default: Callable[[int], tuple[int, ...]]
+    default: Callable[[int], tuple[int, ...]] | None
     order: ListOrder
-    last_state: Callable[[int], Boundary]
+    last_state: Callable[[int], BoundaryEntry]
     source: str
+    first: str = ""
+    last: str = ""
+    commits: tuple[str, ...] = ()
+    way: str = ""
     exactly: int | None = None
     smallest: int = 0
+    final_id_is_last_state: bool = False
+    exported_meaning: Callable[[Draft], IdMeaning | None] | None = None
     remark: str = ""
+
+    @property
+    def span(self) -> str:
+        """The releases and commits that were read, for messages."""
+        releases = self.first if self.first == self.last else f"{self.first} to {self.last}"
+        return ", ".join(filter(None, (releases, *self.commits)))
 
     def boundary_of(self, number: int) -> int:
         """The boundary that an id names."""
         return number + 1 if self.meaning is IdMeaning.LAYER_OUTPUT else number
+
+    def holds_for(self, version: str) -> bool:
+        """Whether a release, or a commit by its hash, was read."""
+        if is_commit(version):
+            return any(version.startswith(known) or known.startswith(version) for known in self.commits)
+        return bool(self.first) and parse_version(version).is_release and in_range(version, self.first, self.last)
+
+
+_ABBREVIATED = 7
+_FULL = 40
+
+
+def is_commit(text: str) -> bool:
+    """Whether this is a commit's hash, abbreviated as git does or whole, rather than a version."""
+    hexadecimal = all(c in "0123456789abcdef" for c in text)
+    return hexadecimal and _ABBREVIATED <= len(text) <= _FULL
 
 
 class Trainer(msgspec.Struct, frozen=True):
@@ -73,90 +101,39 @@ class Trainer(msgspec.Struct, frozen=True):
     Attributes:
         name: ``specforge``.
         title: ``SpecForge``.
-        rules: by version range.
+        rules: by range of versions and way.
+        option: on what the wiring depends beside the version: its values are the rules' ways; None where on nothing.
+        refusal: why EAGLE-3's rules don't hold for its drafts at all; "" where they do.
     """
 
     name: str
     title: str
     rules: tuple[TrainerRule, ...]
+    option: EngineOption | None = None
+    refusal: str = ""
 
     @property
     def known(self) -> str:
         """The versions that the tables know, for messages."""
-        return ", ".join(r.first if r.first == r.last else f"{r.first} to {r.last}" for r in self.rules)
+        return ", ".join(dict.fromkeys(rule.span for rule in self.rules))
 
-    def rule(self, version: str) -> TrainerRule | None:
-        """The rule of a release; None where none was read, and for what is no release.
+    def in_force(self, version: str, way: str | None) -> tuple[TrainerRule, ...]:
+        """The rules of a release or commit: of one way of running, or of all; none where none was read.
 
         Raises:
             UsageError: it is no version.
         """
-        if not parse_version(version).is_release:
-            return None
-        return next((r for r in self.rules if in_range(version, r.first, r.last)), None)
+        return tuple(rule for rule in self.rules if rule.holds_for(version) and way in {None, rule.way})
 
+    def rule(self, version: str) -> TrainerRule | None:
+        """The rule of a release, where the trainer has one way; None where none was read, and for what is no release.
 
-def trained_by(trainer: Trainer, version: str, draft: Draft, target: Target) -> TrainedWiring:
-    """The wiring that a trainer gives a draft on a target.
+        Raises:
+            UsageError: it is no version.
+        """
+        rules = self.in_force(version, None)
+        return rules[0] if len(rules) == 1 else None
 
-    Raises:
-        UsageError: the version isn't known, or the trainer would not have trained this draft with these ids.
-    """
-    rule = trainer.rule(version)
-    if rule is None:
-        raise UsageError(
-            f"--trained-with {trainer.name}@{version}: not in the tables, which know {trainer.title} {trainer.known};"
-            " state the wiring with --trained-boundaries"
-        )
-    title = f"{trainer.title} {version}"
-    found = _ids_in(draft, rule.key, title)
-    n = target.num_layers
-    ids = found.ids if found is not None and found.ids else rule.default(n)
-    _refuse(rule, ids, title, found)
-    boundaries = [rule.boundary_of(number) for number in ids]
-    if any(not 0 <= boundary <= n for boundary in boundaries):
-        raise UsageError(
-            f"--trained-with {trainer.name}@{version}: ids {list(ids)} name no layers of a target with {n} layers;"
-            " was the draft trained for this target?"
-        )
-    if boundaries != sorted(boundaries):
-        if rule.order is ListOrder.BACKEND:
-            raise UsageError(
-                f"--trained-with {trainer.name}@{version}: the order of {list(ids)} depends on the backend that ran the"
-                " target (transformers: as listed, SGLang: ascending); state it with --trained-boundaries"
-            )
-        if rule.order is ListOrder.ASCENDING:
-            boundaries.sort()
-    taken = f"{found.key} {list(ids)}" if found is not None and found.ids else f"its default {list(ids)}"
-    remark = f"; {rule.remark}" if rule.remark and (found is None or not found.ids) else ""
-    return TrainedWiring(
-        Wiring(tuple(boundaries), rule.last_state(n)),
-        f"{title}: {taken}, an id is {rule.meaning.value} ({rule.source}){remark}",
-        ids=ids,
-        key=None if found is None or not found.ids else found.key,
-    )
-
-
-def _ids_in(draft: Draft, key: str | None, title: str) -> IdList | None:
-    if key is None:
-        return None
-    raw = look_up(draft.config, key)
-    if raw is None or raw == []:
-        return None
-    found = id_list(key, raw)
-    if found.ids is None:
-        raise UsageError(f"--trained-with: {title} keeps its ids in {key}, and there is {found.problem}")
-    return found
-
-
-def _refuse(rule: TrainerRule, ids: tuple[int, ...], title: str, found: IdList | None) -> None:
-    where = found.key if found is not None and found.ids else "its default"
-    way_out = "so this is not what the head was trained with; state that with --trained-boundaries or --shards"
-    if rule.exactly is not None and len(ids) != rule.exactly:
-        raise UsageError(f"--trained-with: {title} takes exactly {rule.exactly} ids, {where} has {len(ids)}, {way_out}")
-    if any(number < rule.smallest for number in ids):
-        raise UsageError(
-            f"--trained-with: {title} refuses ids below {rule.smallest}, {where} is {list(ids)}, {way_out}"
-        )
-    if len(set(ids)) < len(ids):
-        raise UsageError(f"--trained-with: {where} {list(ids)} names a layer twice, {way_out}")
+    def ways(self, rules: Iterable[TrainerRule]) -> str:
+        """How rules are told apart, as they are written behind the version."""
+        return ", ".join(f"{self.option.name}={rule.way}" for rule in rules) if self.option else ""
