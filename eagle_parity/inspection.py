@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from eagle_parity.config_files import ConfigFile, read_config
-from eagle_parity.drafts import Draft, draft_from_config
+from eagle_parity.dialects import IDS_MEAN
+from eagle_parity.drafts import Draft, Family, draft_from_config
 from eagle_parity.errors import InputError
 from eagle_parity.findings import UNREADABLE_SHARD, Finding
 from eagle_parity.hidden_states import Unreadable
@@ -182,6 +183,7 @@ def _unreadable(source: str, bad: Sequence[Unreadable], total: int) -> tuple[Fin
                 "unreadable": len(bad),
                 "total": total,
             },
+            remedy="A file of another layout is no fault: inspect the parts one by one. Make a broken one again.",
         ),
     )
 
@@ -220,11 +222,20 @@ def _describe_draft(file: ConfigFile, draft: Draft) -> Inspection:
         "slots": slots,
         "weights": _weights(draft.folder),
         "unknown": [_TRAINED_WIRING, _SIDE_BY_SIDE],
-        "facts": {} if draft.fc_source is None else {"fc": draft.fc_source},
+        "facts": _draft_facts(draft),
     }
     return Inspection(
         Input(role=ROLE, path=file.source, format=draft.format, slots=slots, hidden_size=draft.hidden_size), description
     )
+
+
+def _draft_facts(draft: Draft) -> dict[str, str]:
+    """Where fc was read, and what the trainer that writes such configs means by their ids."""
+    facts = {} if draft.fc_source is None else {"fc": draft.fc_source}
+    if draft.family is not Family.EAGLE3:
+        return facts
+    meaning = IDS_MEAN.get(draft.dialect)
+    return facts if meaning is None else {**facts, "ids_mean": meaning}
 
 
 def _describe_target(file: ConfigFile, target: Target) -> Inspection:

@@ -76,7 +76,9 @@ def parse_engine_name(
     if engine not in options:
         raise UsageError(f"--engine {quoted(text)}: no engine {quoted(name)}; known: {', '.join(options)}")
     if not at or not version:
-        raise UsageError(f"--engine {quoted(text)}: no version; expected {engine}@VERSION, e.g. {engine}@0.5.12")
+        raise UsageError(
+            f"--engine {quoted(text)}: no version; expected {engine}@VERSION; `eagle-parity engines` lists the versions"
+        )
     try:
         spelt = known_version(version, versions[engine]) or spell_version(version)
     except UsageError as error:

@@ -324,7 +324,7 @@ def _difference(expected: Layout, found: Layout) -> str | None:
         ("declared wiring", str(expected.declared), str(found.declared)),
     ):
         if ours != theirs:
-            return f"another {what} ({theirs}) than the other files ({ours}): read it apart from them"
+            return f"it has {what} {theirs}, the other files have {ours}: read it apart from them"
     return None
 
 

@@ -45,7 +45,8 @@ def compact(value: object, depth: int = 0, *, limit: int = MAX_LIST) -> str:
     if isinstance(value, dict):
         if depth >= MAX_DEPTH:
             return "{...}"
-        inner = ", ".join(f"{words(str(k))} {compact(v, depth + 1)}" for k, v in list(value.items())[:limit])
+        known = [(k, v) for k, v in value.items() if v is not None]
+        inner = ", ".join(f"{words(str(k))} {compact(v, depth + 1)}" for k, v in known[:limit])
         return f"{{{inner}}}" if depth else inner
     if isinstance(value, list | tuple):
         if depth >= MAX_DEPTH:

@@ -272,7 +272,7 @@ def test_files_of_another_layout_are_told(tmp_path: Path) -> None:
     assert [bad.name for bad in states.unreadable] == ["aaa.safetensors"]
     last = states.open("zzz.safetensors")
     assert isinstance(last, Unreadable)
-    assert "another slots (5) than the other files (4)" in last.reason
+    assert "it has slots 5, the other files have 4" in last.reason
 
 
 @pytest.mark.parametrize(
