@@ -8,6 +8,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
 from eagle_parity.config_files import ConfigFile, integer, read_config, strings
+from eagle_parity.dialects import ANGELSLIM_IDS, SECTION, Dialect, find_dialect
 from eagle_parity.errors import InputError
 from eagle_parity.quoting import plain, quoted
 from eagle_parity.wiring import MAX_BOUNDARIES
@@ -17,10 +18,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 IDS = "eagle_aux_hidden_state_layer_ids"
-SECTION = "eagle_config"
 NESTED_IDS = f"{SECTION}.{IDS}"
-
-ANGELSLIM_IDS = "aux_hidden_states_layer_ids"
 
 ID_KEYS = (
     NESTED_IDS,
@@ -57,17 +55,6 @@ class Family(StrEnum):
     EAGLE_1_2 = "eagle1-2"
     MTP = "mtp"
     UNKNOWN = "unknown"
-
-
-class Dialect(StrEnum):
-    """Whose config it is, where that changes what is read."""
-
-    SPECFORGE = "specforge"
-    """The flat form with ``eagle_config`` that SpecForge, ModelOpt and TorchSpec write and SGLang reads."""
-    SPECULATORS = "speculators"
-    """``speculators_model_type`` with the layer under ``transformer_layer_config``."""
-    FLAT = "flat"
-    """Everything at top level, as vLLM reads it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,7 +169,7 @@ def draft_from_config(file: ConfigFile) -> Draft:
     layer = layer if isinstance(layer, dict) else {}
     if not layer and isinstance(config.get("model"), dict) and config.get("model_type") == "eagle":
         layer = config["model"]
-    fc_shape, fc_source = _read_fc(file.folder)
+    fc_shape, fc_source, metadata = _read_fc(file.folder)
     family = _family(config, fc_shape is not None)
     if family is None:
         raise InputError(
@@ -197,7 +184,7 @@ def draft_from_config(file: ConfigFile) -> Draft:
         architectures=strings(config.get("architectures")),
         model_type=plain(config.get("model_type")) if config.get("model_type") else "",
         family=family,
-        dialect=_dialect(config),
+        dialect=find_dialect(config, metadata),
         hidden_size=_positive(config, "hidden_size") or _positive(layer, "hidden_size"),
         target_hidden_size=_positive(config, "target_hidden_size"),
         vocab_size=_positive(config, "vocab_size") or _positive(layer, "vocab_size"),
@@ -331,12 +318,6 @@ def _named_family(config: Mapping[str, Any]) -> Family | None:
     return Family.UNKNOWN if algorithm else None
 
 
-def _dialect(config: Mapping[str, Any]) -> Dialect:
-    if "speculators_model_type" in config or "speculators_config" in config:
-        return Dialect.SPECULATORS
-    return Dialect.SPECFORGE if SECTION in config else Dialect.FLAT
-
-
 def _no_draft(config: Mapping[str, Any]) -> str:
     layers = integer(config, "num_hidden_layers")
     text = config.get("text_config")
@@ -348,15 +329,15 @@ def _no_draft(config: Mapping[str, Any]) -> str:
     return f"a target's config ({named}, {layers} layers), with no key of a draft in it"
 
 
-def _read_fc(folder: Path | None) -> tuple[tuple[int, int] | None, str | None]:
-    """The shape of fc from the headers of the safetensors files beside the config."""
+def _read_fc(folder: Path | None) -> tuple[tuple[int, int] | None, str | None, Mapping[str, str]]:
+    """The shape of fc and where it stands, from the headers beside the config; and the metadata of its file."""
     if folder is None:
-        return None, None
+        return None, None, {}
     files = sorted(folder.glob("*.safetensors"))[: _MAX_WEIGHT_FILES + 1]
     if not files:
-        return None, None
+        return None, None, {}
     if len(files) > _MAX_WEIGHT_FILES:
-        return None, f"more than {_MAX_WEIGHT_FILES} weight files beside the config"
+        return None, f"more than {_MAX_WEIGHT_FILES} weight files beside the config", {}
     # Only where there are weights: the reader is not needed to check a config alone.
     from eagle_parity.readers.containers.safetensors_file import read_safetensors_table
     from eagle_parity.readers.containers.stored_tensor import PlainFile, UnreadableFileError
@@ -372,5 +353,5 @@ def _read_fc(folder: Path | None) -> tuple[tuple[int, int] | None, str | None]:
         for name in _FC_NAMES:
             tensor = table.tensors.get(name)
             if tensor is not None and len(tensor.shape) == _FC_DIMENSIONS:
-                return (tensor.shape[0], tensor.shape[1]), f"{path.name}: {name}"
-    return None, problem or "no fc.weight in the weights beside the config"
+                return (tensor.shape[0], tensor.shape[1]), f"{path.name}: {name}", table.metadata
+    return None, problem or "no fc.weight in the weights beside the config", {}

@@ -6,12 +6,14 @@ import struct
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from config_cases import KIMI_CONFIG, LLAMA_CONFIG, draft_config, make_draft, nested
+from config_cases import KIMI_CONFIG, LLAMA_CONFIG, draft_config, make_draft, make_target, nested, serve_one
 from hypothesis import given
 from hypothesis import strategies as st
 
-from eagle_parity.drafts import IDS, Dialect, Family, read_draft
+from eagle_parity.dialects import Dialect
+from eagle_parity.drafts import IDS, Family, read_draft
 from eagle_parity.errors import InputError, ParityError
+from eagle_parity.trainers import trained_with
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -58,9 +60,48 @@ def test_what_is_no_draft_is_refused_in_one_line(config: dict[str, Any]) -> None
 
 
 def test_dialects() -> None:
+    modelopt = nested([1, 2, 3], use_last_layernorm=True, parallel_draft_step=1)
+    assert make_draft(draft_config(LLAMA_CONFIG, **modelopt)).dialect is Dialect.MODELOPT
+    assert make_draft({"architectures": ["LlamaEagle3DraftModel"]}).dialect is Dialect.NEMO
+    angelslim = {"architectures": ["Eagle3LlamaForCausalLM"], "target_model_type": "qwen3"}
+    assert make_draft(angelslim).dialect is Dialect.ANGELSLIM
+    assert make_draft(draft_config(LLAMA_CONFIG, aux_hidden_states_layer_ids=[1, 2, 3])).dialect is Dialect.ANGELSLIM
     assert make_draft(draft_config(LLAMA_CONFIG, **nested([1, 2, 3]))).dialect is Dialect.SPECFORGE
     assert make_draft(draft_config(LLAMA_CONFIG, **{IDS: [1, 2, 3]})).dialect is Dialect.FLAT
     assert make_draft({"speculators_model_type": "eagle3"}).dialect is Dialect.SPECULATORS
+
+
+def test_torchspec_is_told_by_its_weights(tmp_path: Path) -> None:
+    (tmp_path / "config.json").write_text(json.dumps(draft_config(LLAMA_CONFIG, **nested([1, 2, 3]))))
+    header = json.dumps({"__metadata__": {"torchspec_version": "0.1"}, **fc_header(4, 12)}).encode()
+    (tmp_path / "model.safetensors").write_bytes(struct.pack("<Q", len(header)) + header + bytes(96))
+    assert read_draft(str(tmp_path)).dialect is Dialect.TORCHSPEC
+
+
+@pytest.mark.parametrize(
+    ("folder", "dialect", "ids", "boundaries"),
+    [
+        ("modelopt047", Dialect.MODELOPT, [1, 4, 6], {"modelopt@0.47.0:dump=hf": (2, 5, 7)}),
+        ("specforge020", Dialect.SPECFORGE, [1, 4, 6], {"specforge@0.2.0": (2, 5, 7)}),
+        ("speculators090", Dialect.SPECULATORS, [2, 5, 7], {"speculators@0.9.0": (2, 5, 7)}),
+        # The converter drops the list; what is left is the default, which happens to be the same.
+        ("converted_specforge_to_speculators", Dialect.SPECULATORS, None, {"speculators@0.9.0": (2, 5, 7)}),
+    ],
+)
+def test_collected_exports(
+    shared: Path, folder: str, dialect: Dialect, ids: list[int] | None, boundaries: dict[str, tuple[int, ...]]
+) -> None:
+    draft = read_draft(str(shared / "samples" / "drafts" / folder))
+    target = make_target({**LLAMA_CONFIG, "num_hidden_layers": 10, "hidden_size": 64})
+    assert (draft.family, draft.dialect) == (Family.EAGLE3, dialect)
+    assert [list(entry.ids or ()) for entry in draft.id_lists] == ([] if ids is None else [ids])
+    assert draft.fc_slots(64) == (None if ids is None else 3)
+    for trainer, slots in boundaries.items():
+        assert trained_with(trainer, draft, target).wiring.slots == slots
+    # The same layers in two spellings: each engine reads one of them, or takes its default, which is the same here.
+    for engine in ("sglang@0.5.23", "vllm@0.32.0:runner=v2"):
+        served = serve_one(engine, draft, target)
+        assert (served.boundaries, served.serves) == ((2, 5, 7), True)
 
 
 @pytest.mark.parametrize(

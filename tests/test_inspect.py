@@ -150,6 +150,38 @@ def test_draft(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert any("check-config" in text for text in told["unknown"])
 
 
+@pytest.mark.parametrize(
+    ("config", "dialect", "meaning"),
+    [
+        ({"eagle_config": {"use_last_layernorm": True}}, "modelopt", "dumped with vLLM are one layer earlier"),
+        ({"eagle_config": {}}, "specforge", "layer outputs"),
+        ({"target_model_type": "qwen3"}, "angelslim", "which no engine reads"),
+        ({"architectures": ["LlamaEagle3DraftModel"]}, "nemo-automodel", "manifest.json alone"),
+        ({"speculators_model_type": "eagle3"}, "speculators", "from 0.5 on"),
+        ({}, "flat", None),
+    ],
+)
+def test_what_the_ids_of_a_dialect_mean(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], config: dict[str, Any], dialect: str, meaning: str | None
+) -> None:
+    path = tmp_path / "config.json"
+    path.write_text(json.dumps({"architectures": ["LlamaForCausalLMEagle3"], "hidden_size": 8, **config}))
+    (told,) = inspect(capsys, path)["measurements"]["paths"]
+    assert told["format"] == dialect
+    if meaning is None:
+        assert "ids_mean" not in told["facts"]
+    else:
+        assert meaning in told["facts"]["ids_mean"]
+
+
+def test_the_ids_of_another_family_are_given_no_meaning(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "config.json"
+    path.write_text(json.dumps({"speculators_model_type": "dflash", "aux_hidden_state_layer_ids": [1, 2]}))
+    (told,) = inspect(capsys, path)["measurements"]["paths"]
+    assert "dflash family" in told["description"]
+    assert "ids_mean" not in told["facts"]
+
+
 def test_draft_with_broken_weights(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     folder = write_draft(tmp_path / "draft")
     (folder / "model.safetensors").write_bytes(b"\xff" * 8 + b"{}")

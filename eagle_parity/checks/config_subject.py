@@ -264,7 +264,7 @@ class ConfigSubject:
         return f"{change.reason[:1].upper()}{change.reason[1:]}." if change is not None else ""
 
     def _from_then_on(self, change: ConfigChange) -> str:
-        """What to state in later runs, where the change is made to the very list that the trained wiring follows from."""
+        """What to state in later runs, where the change edits the very list that the trained wiring follows from."""
         trained = self.trained
         if trained is None or trained.derived_from not in change.values:
             return ""
@@ -272,8 +272,8 @@ class ConfigSubject:
             return ""
         stated = ",".join(str(boundary) for boundary in trained.wiring.slots)
         return (
-            f" From then on state --trained-boundaries {stated}: --trained-with would take the new list for the one that"
-            " the head was trained with."
+            f" From then on state --trained-boundaries {stated}: --trained-with would take the new list for the one"
+            " that the head was trained with."
         )
 
     def reading(self, group: Variants) -> str:

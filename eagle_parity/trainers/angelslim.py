@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from eagle_parity.drafts import ANGELSLIM_IDS
+from eagle_parity.dialects import ANGELSLIM_IDS
 from eagle_parity.trainers.default_layers import as_layer_outputs
 from eagle_parity.trainers.trainer import IdMeaning, ListOrder, Trainer, TrainerRule
 from eagle_parity.wiring import POST_NORM

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from eagle_parity.drafts import IDS, NESTED_IDS, SECTION
+from eagle_parity.dialects import SECTION
+from eagle_parity.drafts import IDS, NESTED_IDS
 from eagle_parity.engines.rules import (
     BufferRule,
     DraftSeen,

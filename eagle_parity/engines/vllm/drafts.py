@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any
 
-from eagle_parity.drafts import IDS, NESTED_IDS, SECTION, Dialect
+from eagle_parity.dialects import SECTION, Dialect
+from eagle_parity.drafts import IDS, NESTED_IDS
 from eagle_parity.engines.rules import DraftSeen, Failure, FailureKind, FcSkip, WidthRule, in_force
 from eagle_parity.engines.vllm.defects import FC_SKIPPED
 from eagle_parity.engines.vllm.options import RUNNER
