@@ -72,9 +72,7 @@ def test_the_forward_ran_and_its_states_are_boundaries(engine: str) -> None:
 
 def altered_class(name: str, architecture: str, **changes: Any) -> Engine:
     engine = BY_NAME[name]
-    classes = tuple(
-        replace(rule, **changes) if architecture in rule.architectures else rule for rule in engine.classes
-    )
+    classes = tuple(replace(rule, **changes) if architecture in rule.architectures else rule for rule in engine.classes)
     return replace(engine, classes=classes)
 
 
@@ -133,9 +131,7 @@ def test_the_target_fails_on_a_difference(monkeypatch: pytest.MonkeyPatch, capsy
         check_engines.main()
     assert passed.value.code == 0
     assert "no difference" in capsys.readouterr().out
-    monkeypatch.setitem(
-        check_engines.BY_NAME, "sglang", altered_class("sglang", "LlamaForCausalLM", setter=Setter.AS_IS)
-    )
+    monkeypatch.setitem(BY_NAME, "sglang", altered_class("sglang", "LlamaForCausalLM", setter=Setter.AS_IS))
     with pytest.raises(SystemExit) as failed:
         check_engines.main()
     assert failed.value.code == 1
