@@ -109,9 +109,8 @@ def test_an_altered_width_of_fc_is_named(engine: str) -> None:
         seen = tables.see_draft(*arguments)
         return seen if seen.width is None else replace(seen, width=replace(seen.width, keys=()))
 
-    found = differences(replace(tables, see_draft=see_draft))
-    assert found
-    assert all(difference.rule.startswith("width of fc") for difference in found)
+    rules = [difference.rule for difference in differences(replace(tables, see_draft=see_draft))]
+    assert any(rule.startswith("width of fc (") for rule in rules)
 
 
 def test_an_altered_key_is_named() -> None:
