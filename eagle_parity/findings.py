@@ -182,7 +182,8 @@ KNOWN_ENGINE_DEFECT = _warning(
     "EP108",
     "known-engine-defect",
     "This engine version has a known defect on this path",
-    "The wiring is right, but this release is known to feed something else under some options.",
+    "Whatever wiring is asked for, this release is known to feed something else: under some options, or, as an error,"
+    " always.",
     "Upgrade the engine, or switch the option off.",
 )
 UNSUPPORTED_TARGET = _error(

@@ -261,7 +261,11 @@ class ConfigSubject:
         change = self.change(group)
         if isinstance(change, ConfigChange):
             return f"Write {change}.{self._from_then_on(change)}"
-        return f"{change.reason[:1].upper()}{change.reason[1:]}." if change is not None else ""
+        if change is None:
+            return ""
+        # The engines' names keep their spelling.
+        named = change.reason.startswith(group.evaluation.engine.title)
+        return f"{change.reason if named else change.reason[:1].upper() + change.reason[1:]}."
 
     def _from_then_on(self, change: ConfigChange) -> str:
         """What to state in later runs, where the change edits the very list that the trained wiring follows from."""

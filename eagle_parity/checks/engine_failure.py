@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from eagle_parity.checks.check import Check
+from eagle_parity.engines.rules import FailureKind
 from eagle_parity.findings import ENGINE_FAILURE
 from eagle_parity.results import Outcome
 from eagle_parity.wiring import format_boundaries
@@ -30,9 +31,19 @@ def run(subject: ConfigSubject) -> Outcomes:
         yield ENGINE_FAILURE.finding(
             message,
             evidence=subject.evidence(group, cause),
-            remedy=subject.advice(group),
+            remedy=subject.advice(group) or _way_out(group),
             engine=group.label,
         )
+
+
+def _way_out(group: Variants) -> str:
+    """What to do about a draft that doesn't load, which no list mends; "" leaves it to the finding's own remedy."""
+    failure = group.first.failure
+    if failure is None or failure.kind is not FailureKind.DRAFT:
+        return ""
+    if len(group.served) < len(group.evaluation.judged):
+        return "Use a variant of the engine that serves this draft, or change in its config what the message names."
+    return "Change in the draft's config what the message names, or use another version or engine."
 
 
 def failing(group: Variants) -> str:

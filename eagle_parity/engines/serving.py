@@ -384,9 +384,14 @@ class Fit(msgspec.Struct, frozen=True):
         """For how many slots fc is built."""
         return slots_built(self.seen, self.width)
 
+    @property
+    def draft_width(self) -> int:
+        """The width of the draft's embedding: the target's, where its config states none."""
+        return self.draft.hidden_size or self.target.hidden_size
+
     def as_wide_as_the_draft(self, count: int) -> bool:
         """Whether so many states are together as wide as the draft's embedding."""
-        return count * self.target.hidden_size == (self.draft.hidden_size or self.target.hidden_size)
+        return count * self.target.hidden_size == self.draft_width
 
     def past_fc(self, count: int) -> bool:
         """Whether the draft's class hands so many states on without calling fc."""
@@ -447,7 +452,7 @@ def judge_width(fit: Fit, count: int, asked: int) -> Failure | None:
                 FailureKind.DRAFT,
                 at_load=fit.timing.shortfall,
                 words=f"use_aux_hidden_state is false, so the draft hands on what it gets without fc ({count} states"
-                f" of {fit.target.hidden_size}), which doesn't fit a layer of {fit.draft.hidden_size}"
+                f" of {fit.target.hidden_size}), which doesn't fit a layer of {fit.draft_width}"
                 f" ({fit.width.source})",
                 remark=fit.timing.remark,
             )
