@@ -15,9 +15,12 @@ import msgspec
 from eagle_parity.config_files import ConfigFile
 from eagle_parity.dialects import SECTION
 from eagle_parity.drafts import IDS, draft_from_config
+from eagle_parity.engines.delivery import slots_built
+from eagle_parity.engines.draft_rules import FcSkip
 from eagle_parity.engines.engine import EngineName
-from eagle_parity.engines.rules import Engine, FailureKind, FcSkip
-from eagle_parity.engines.serving import Served, Unjudged, serve, slots_built
+from eagle_parity.engines.failures import FailureKind
+from eagle_parity.engines.rules import Engine
+from eagle_parity.engines.serving import Served, Unjudged, serve
 from eagle_parity.targets import target_from_config
 from eagle_parity.versions import known_version, nearest_version
 from eagle_parity.wiring import POST_NORM

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from eagle_parity.checks.check import Check
-from eagle_parity.engines.rules import FailureKind
+from eagle_parity.engines.failures import FailureKind
 from eagle_parity.findings import ENGINE_FAILURE
 from eagle_parity.results import Outcome
 from eagle_parity.wiring import format_boundaries

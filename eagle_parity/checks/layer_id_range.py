@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from eagle_parity.checks.check import Check
 from eagle_parity.checks.engine_failure import ids_without_a_layer
-from eagle_parity.engines.rules import readable_ids
+from eagle_parity.engines.class_rules import readable_ids
 from eagle_parity.findings import LAYER_ID_OUT_OF_RANGE
 from eagle_parity.wiring import format_boundaries
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from eagle_parity import findings
-from eagle_parity.engines.rules import FailureKind
+from eagle_parity.engines.failures import FailureKind
 from eagle_parity.findings import FindingKind
 from eagle_parity.results import Outcome
 from eagle_parity.wiring import WiringDifference, compare_wirings

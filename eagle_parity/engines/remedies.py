@@ -11,7 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from eagle_parity.engines.rules import Captures, ClassRule, Placeholder, in_force
+from eagle_parity.engines.class_rules import Captures, ClassRule
+from eagle_parity.engines.draft_rules import Placeholder
+from eagle_parity.engines.ranges import in_force
 from eagle_parity.engines.serving import Served, Unjudged, find_class, serve, variants_of
 from eagle_parity.quoting import quoted
 from eagle_parity.results import Outcome

@@ -5,10 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from eagle_parity.engines import ENGINES
-from eagle_parity.engines.rules import AtEmbedding, Outside, Placeholder
+from eagle_parity.engines.class_rules import AtEmbedding, Outside
+from eagle_parity.engines.draft_rules import Placeholder
 
 if TYPE_CHECKING:
-    from eagle_parity.engines.rules import BufferRule, ClassRule, Engine, WidthRule
+    from eagle_parity.engines.class_rules import ClassRule
+    from eagle_parity.engines.draft_rules import BufferRule, WidthRule
+    from eagle_parity.engines.rules import Engine
 
 
 def engine_tables() -> dict[str, Any]:

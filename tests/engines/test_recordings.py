@@ -12,11 +12,13 @@ from engine_recordings import RECORDINGS, Difference, compare, read_recording, w
 from msgspec.structs import replace
 
 from eagle_parity.engines import BY_NAME
-from eagle_parity.engines.rules import AtEmbedding, Engine, Order, Outside, Setter
+from eagle_parity.engines.class_rules import AtEmbedding, Order, Outside, Setter
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
+
+    from eagle_parity.engines.rules import Engine
 
 RECORDED = {engine: read_recording(RECORDINGS / f"{engine}-{version}.json") for engine, version in CURRENT.items()}
 

@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 
 from eagle_parity.drafts import IDS, NESTED_IDS
 from eagle_parity.engines import ENGINES, find_engine, parse_engine
+from eagle_parity.engines.class_rules import Captures
 from eagle_parity.engines.engine import EngineName
 from eagle_parity.engines.remedies import ConfigChange, NoChange, remedy
-from eagle_parity.engines.rules import Captures
 from eagle_parity.engines.serving import Served, serve, variants_of
 
 LLAMA, KIMI = "LlamaForCausalLM", "KimiK25ForConditionalGeneration"

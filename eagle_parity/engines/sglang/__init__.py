@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
+from eagle_parity.engines.class_rules import AtEmbedding, ClassRule, LaunchDefect
 from eagle_parity.engines.engine import PIPELINE_PARALLEL, EngineOption
-from eagle_parity.engines.rules import AtEmbedding, ClassRule, Engine, LaunchDefect, VariantRule
+from eagle_parity.engines.rules import Engine, VariantRule
 from eagle_parity.engines.sglang.apertus import APERTUS_CLASSES
 from eagle_parity.engines.sglang.bailing import BAILING_CLASSES
 from eagle_parity.engines.sglang.deepseek import DEEPSEEK_CLASSES

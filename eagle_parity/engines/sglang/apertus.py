@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from eagle_parity.engines.rules import AtEmbedding, ClassRule, Source
+from eagle_parity.engines.class_rules import AtEmbedding, ClassRule, Source
 from eagle_parity.engines.sglang.defects import VERIFY_GRAPHS
 from eagle_parity.engines.sglang.patterns import GRAPHS_FIRST, plus_one
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
-from eagle_parity.engines.rules import AtEmbedding, ClassRule, Defect, Malformed, Setter, Shortfall, Source
+from eagle_parity.engines.class_rules import AtEmbedding, ClassRule, Defect, Malformed, Setter, Shortfall, Source
 from eagle_parity.engines.sglang.defects import EXPERT_GATHER, PARTIAL_SUMS_DEEPSEEK, VERIFY_GRAPHS
 
 _DEEPSEEK = (

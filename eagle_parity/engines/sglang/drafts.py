@@ -6,21 +6,19 @@ from typing import TYPE_CHECKING
 
 from eagle_parity.dialects import SECTION
 from eagle_parity.drafts import IDS, NESTED_IDS
-from eagle_parity.engines.rules import (
+from eagle_parity.engines.draft_rules import (
     BufferRule,
     DraftSeen,
-    Failure,
-    FailureKind,
     FcSkip,
     KeyRule,
     KeyStep,
     Placeholder,
     SpellingRule,
     Taken,
-    Timing,
     WidthRule,
-    in_force,
 )
+from eagle_parity.engines.failures import Failure, FailureKind, Timing
+from eagle_parity.engines.ranges import in_force
 from eagle_parity.engines.sglang.defects import FC_SKIPPED
 from eagle_parity.versions import in_range
 

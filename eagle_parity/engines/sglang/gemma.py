@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
-from eagle_parity.engines.rules import AtEmbedding, Captures, ClassRule, Source
+from eagle_parity.engines.class_rules import AtEmbedding, Captures, ClassRule, Source
 from eagle_parity.engines.sglang.defects import BRANCH_ONLY, STATE_ALIAS
 from eagle_parity.engines.sglang.patterns import plus_one
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
-from eagle_parity.engines.rules import AtEmbedding, Captures, ClassRule, Default, Source
+from eagle_parity.engines.class_rules import AtEmbedding, Captures, ClassRule, Default, Source
 from eagle_parity.engines.sglang.defects import VERIFY_GRAPHS
 from eagle_parity.engines.sglang.patterns import GRAPHS_FIRST, plus_one
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
-from eagle_parity.engines.rules import AtEmbedding, ClassRule, Defect, Outside, Setter, Source
+from eagle_parity.engines.class_rules import AtEmbedding, ClassRule, Defect, Outside, Setter, Source
 
 GRAPHS_FIRST = ("0.5.8", "0.5.10.post1")
 """The releases that capture verify graphs before the ids are set."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
-from eagle_parity.engines.rules import AtEmbedding, Captures, ClassRule, Source
+from eagle_parity.engines.class_rules import AtEmbedding, Captures, ClassRule, Source
 from eagle_parity.engines.sglang.defects import DEEPSTACK_LATE, EMBEDDING_ALIAS, PARTIAL_SUMS_LATER
 from eagle_parity.engines.sglang.patterns import flagged, plus_one
 

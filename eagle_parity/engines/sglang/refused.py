@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from eagle_parity.engines.rules import NoSetter
+from eagle_parity.engines.class_rules import NoSetter
 from eagle_parity.engines.sglang.deepseek import DEEPSEEK_V4, GLM_DSA, KIMI
 
 if TYPE_CHECKING:

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from eagle_parity.engines.class_rules import ClassRule, LaunchDefect
 from eagle_parity.engines.engine import PIPELINE_PARALLEL
-from eagle_parity.engines.rules import ClassRule, Engine, LaunchDefect, Unread, VariantRule
+from eagle_parity.engines.rules import Engine, Unread, VariantRule
 from eagle_parity.engines.vllm.deepseek import DEEPSEEK_CLASSES, SPARSE_CPU, SPARSE_CUDA, SPARSE_ROCM
 from eagle_parity.engines.vllm.defects import PIPELINE_LOST
 from eagle_parity.engines.vllm.drafts import DEEPSEEK_WIDTH, LLAMA_WIDTH, QWEN3_WIDTH, see_draft

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
-from eagle_parity.engines.rules import AtEmbedding, ClassRule, Malformed, Setter, Source
+from eagle_parity.engines.class_rules import AtEmbedding, ClassRule, Malformed, Setter, Source
 from eagle_parity.engines.vllm.defects import DEFERRED_ALL_REDUCE
 from eagle_parity.engines.vllm.versions import FIRST, LAST
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from eagle_parity.engines.rules import Defect, DefectWhen
+from eagle_parity.engines.class_rules import Defect, DefectWhen
 
 FC_SKIPPED = Defect(
     "fc-skipped",

@@ -7,7 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 from eagle_parity.dialects import SECTION, Dialect
 from eagle_parity.drafts import IDS, NESTED_IDS
-from eagle_parity.engines.rules import DraftSeen, Failure, FailureKind, FcSkip, WidthRule, in_force
+from eagle_parity.engines.draft_rules import DraftSeen, FcSkip, WidthRule
+from eagle_parity.engines.failures import Failure, FailureKind
+from eagle_parity.engines.ranges import in_force
 from eagle_parity.engines.vllm.defects import FC_SKIPPED
 from eagle_parity.engines.vllm.options import RUNNER
 from eagle_parity.engines.vllm.versions import FIRST, LAST

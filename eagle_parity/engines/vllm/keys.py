@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from eagle_parity.dialects import SECTION
 from eagle_parity.drafts import IDS, NESTED_IDS
-from eagle_parity.engines.rules import KeyRule, KeyStep, Placeholder, SpellingRule, Taken, Timing
+from eagle_parity.engines.draft_rules import KeyRule, KeyStep, Placeholder, SpellingRule, Taken
+from eagle_parity.engines.failures import Timing
 from eagle_parity.engines.vllm.versions import FIRST, LAST
 
 _V2_STEPS = (

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from eagle_parity.engines.rules import AtEmbedding, ClassRule, Malformed, Setter, Source
+from eagle_parity.engines.class_rules import AtEmbedding, ClassRule, Malformed, Setter, Source
 from eagle_parity.engines.vllm.defects import DEFERRED_ALL_REDUCE, FAST_PREFILL
 from eagle_parity.engines.vllm.versions import FIRST, LAST
 from eagle_parity.versions import in_range

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from eagle_parity.engines.rules import NoSetter
+from eagle_parity.engines.class_rules import NoSetter
 from eagle_parity.engines.vllm.versions import FIRST, LAST
 
 _REASON = "RuntimeError at load: Model does not support EAGLE3 interface"

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from eagle_parity.engines.rules import AtEmbedding, ClassRule, Malformed, Order, Outside, Setter, Source
+from eagle_parity.engines.class_rules import AtEmbedding, ClassRule, Malformed, Order, Outside, Setter, Source
 from eagle_parity.engines.vllm.versions import FIRST, LAST
 
 if TYPE_CHECKING:
