@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from eagle_parity.drafts import IdList, id_list, look_up
+from eagle_parity.drafts import Family, IdList, id_list, look_up
 from eagle_parity.errors import UsageError
 from eagle_parity.trained_wiring import TrainedWiring
 from eagle_parity.trainers.trainer import IdMeaning, ListOrder
@@ -36,6 +36,11 @@ def trained_by(
     named = f"--trained-with {trainer.name}@{version}"
     if trainer.refusal:
         raise UsageError(f"--trained-with {trainer.name}: {trainer.refusal}")
+    if draft.family not in {Family.EAGLE3, Family.UNKNOWN}:
+        raise UsageError(
+            f"{named}: the draft is of the family {draft.family.value}, and the rules of trainers here are EAGLE-3's;"
+            " leave the option out"
+        )
     rules = trainer.in_force(version, way)
     if not rules:
         raise UsageError(

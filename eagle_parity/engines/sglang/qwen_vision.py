@@ -9,7 +9,7 @@ from __future__ import annotations
 from msgspec.structs import replace
 
 from eagle_parity.engines.class_rules import AtEmbedding, Captures, ClassRule, Source
-from eagle_parity.engines.sglang.defects import DEEPSTACK_LATE, EMBEDDING_ALIAS, PARTIAL_SUMS_LATER
+from eagle_parity.engines.sglang.defects import DEEPSTACK_LATE, EMBEDDING_ALIAS, PARTIAL_SUMS_BY_FLAG
 from eagle_parity.engines.sglang.patterns import flagged, plus_one
 
 _DENSE = ("Qwen3VLForConditionalGeneration",)
@@ -34,7 +34,7 @@ def _vision(
     delivers = versions[0] == "0.5.21"
     defects = (
         *((DEEPSTACK_LATE,) if deepstack_late else ()),
-        *((PARTIAL_SUMS_LATER,) if moe and not delivers else ()),
+        *((PARTIAL_SUMS_BY_FLAG,) if moe and not delivers else ()),
         *(() if delivers else (EMBEDDING_ALIAS,)),
     )
     rule = plus_one(
