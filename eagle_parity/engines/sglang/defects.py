@@ -97,8 +97,8 @@ PARTIAL_SUMS_BY_FLAG = Defect(
     " all-reduce: each rank feeds its own partial sum",
     "upgrade SGLang to 0.5.21 or newer, or switch the all-reduce fusion off",
     DefectWhen.ALWAYS,
-    "models/bailing_moe.py:756, models/glm5_next.py:1027, models/qwen3_vl_moe.py:108 (0.5.20) read hidden_states + residual of a layer that left"
-    " its all-reduce to the next one; fixed in 0.5.21",
+    "models/bailing_moe.py:756, models/glm5_next.py:1027, models/qwen3_vl_moe.py:108 (0.5.20) read hidden_states +"
+    " residual of a layer that left its all-reduce to the next one; fixed in 0.5.21",
 )
 PIPELINE_LAST_STAGE = Defect(
     "pipeline-last-stage-only",
