@@ -49,12 +49,13 @@ def trained_by(
         )
     if len(rules) == 1:
         return _by_rule(trainer, rules[0], draft, target, version=version, stated=ids)
-    found: dict[str, TrainedWiring | UsageError] = {}
+    found: dict[str, TrainedWiring | str] = {}
     for rule in rules:
         try:
             found[trainer.ways([rule])] = _by_rule(trainer, rule, draft, target, version=version, stated=ids)
         except UsageError as error:
-            found[trainer.ways([rule])] = error
+            needs = f"needs ids=, {rule.remark}" if rule.default is None and ids is None else str(error)
+            found[trainer.ways([rule])] = needs.removeprefix("--trained-with: ")
     wirings = [w for w in found.values() if isinstance(w, TrainedWiring)]
     if len(wirings) < len(found) or len({w.wiring.slots for w in wirings}) > 1:
         told = "; ".join(

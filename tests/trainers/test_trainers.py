@@ -91,6 +91,7 @@ def test_what_an_id_means_by_trainer_and_version(
         ("modelopt@0.47.0:dump=megatron", {}, "default wasn't read"),
         # What a release alone can't say is said, and never guessed.
         ("modelopt@0.47.0", nested([1, 29, 57]), r"depends on how ModelOpt was run: dump=hf: \(2, 30, 58\)"),
+        ("modelopt@0.47.0", {}, r"dump=vllm: needs ids=, --aux-layers of the dump"),
         ("modelopt@0.47.0:ids=1+29+57", {}, r"dump=vllm: \(1, 29, 57\)"),
         ("modelopt@0.40.0:dump=hf", {}, "which know ModelOpt 0.39.0, 0.47.0, a2fbac7"),
         ("torchspec@6dda2bf", {"model_type": "kimi_k2", **nested([2, 30, 58])}, r"backend=vllm: \(2, 30, 58\)"),
