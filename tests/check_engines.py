@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
     from pathlib import Path
 
-CURRENT = {"sglang": "0.5.23", "vllm": "0.32.0"}
-"""The releases whose recordings are fixtures of the tests."""
+CURRENT = {engine: BY_NAME[engine].versions[-1] for engine in DISTRIBUTIONS}
+"""The newest release that the tables know, of every engine that can be run."""
 
 _TAIL = 20
 """Lines of an engine's output that are shown when its script fails; the file holds the rest."""
@@ -97,7 +97,7 @@ def print_table(compared: Iterable[Compared]) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description="runs the engines' own code and holds the rules against it")
     parser.add_argument("--engine", choices=sorted(DISTRIBUTIONS), help="only this one; default: both")
-    parser.add_argument("--version", help="of the engine that is named; default: the recorded one")
+    parser.add_argument("--version", help="of the engine that is named; default: the newest in the tables")
     parser.add_argument("--recorded", action="store_true", help="compare what is recorded, without running an engine")
     chosen = parser.parse_args()
     if chosen.version and not chosen.engine:

@@ -1,7 +1,7 @@
 """An environment of its own for an engine's wheel, under .cache/engines, made once by pip.
 
 Torch comes first and pinned, then everything else without dependencies: an engine's own requirements would pull a CUDA
-build of torch.
+build of torch. ``engines_live/requirements-<engine>.txt`` pins what the releases import at start, and what that needs.
 """
 
 from __future__ import annotations

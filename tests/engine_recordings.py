@@ -26,7 +26,7 @@ from eagle_parity.versions import known_version, nearest_version
 from eagle_parity.wiring import POST_NORM
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterable, Iterator, Mapping
 
     from eagle_parity.drafts import Draft
     from eagle_parity.targets import Target
@@ -229,8 +229,7 @@ def _case_differences(case: Mapping[str, Any], served: Served) -> Iterator[tuple
     if failure is not None and failure.kind in {FailureKind.NO_SETTER, FailureKind.OUT_OF_RANGE, FailureKind.MALFORMED}:
         yield "setter", f"asks for {case['asked']}", _failure(served)
         return
-    asked = sorted({index for index in served.asked if index is not None})
-    if sorted(set(case["asked"])) != asked:
+    if _indices(case["asked"]) != _indices(served.asked):
         yield "setter", f"asks for {case['asked']}", f"asks for {list(served.asked)}"
     delivered = case.get("delivered")
     if delivered is None:
@@ -253,6 +252,11 @@ def _delivery_differences(
         yield "forward", f"delivers {delivered}", _failure(served)
     elif error is None and (failure is not None) is not (len(delivered) < _wanted(case)):
         yield "shortfall", f"delivers {len(delivered)} states of {_wanted(case)}", _failure(served)
+
+
+def _indices(entries: Iterable[object]) -> set[int]:
+    """Those that a membership test of a layer's number can find: 2.0 is 2, a text is none."""
+    return {int(entry) for entry in entries if isinstance(entry, int | float) and entry == int(entry)}
 
 
 def _wanted(case: Mapping[str, Any]) -> int:

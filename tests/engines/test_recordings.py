@@ -6,8 +6,10 @@ import json
 from typing import TYPE_CHECKING, Any
 
 import check_engines
+import engine_environments
 import pytest
 from check_engines import CURRENT
+from engine_environments import PROBES, environment_folder
 from engine_recordings import RECORDINGS, Difference, compare, read_recording, write_recording
 from msgspec.structs import replace
 
@@ -52,9 +54,13 @@ def differences(engine: Engine) -> list[Difference]:
     return [difference for line in compare(RECORDED[engine.name], engine) for difference in line.differences]
 
 
-@pytest.mark.parametrize("engine", CURRENT)
-def test_the_rules_say_what_the_engine_did(engine: str) -> None:
-    assert [str(difference) for difference in differences(BY_NAME[engine])] == []
+@pytest.mark.parametrize("path", sorted(RECORDINGS.glob("*.json")), ids=lambda path: path.stem)
+def test_the_rules_say_what_the_engine_did(path: Path) -> None:
+    recording = read_recording(path)
+    engine = BY_NAME[recording["engine"]]
+    assert recording["version"] in engine.versions
+    assert path.stem == f"{engine.name}-{recording['version']}"
+    assert [str(difference) for line in compare(recording, engine) for difference in line.differences] == []
 
 
 @pytest.mark.parametrize(("engine", "classes"), [("sglang", SGLANG_CLASSES), ("vllm", VLLM_CLASSES)])
@@ -137,7 +143,7 @@ def test_the_target_fails_on_a_difference(monkeypatch: pytest.MonkeyPatch, capsy
         check_engines.main()
     assert failed.value.code == 1
     told = capsys.readouterr().out
-    assert "sglang@0.5.23, LlamaForCausalLM, ids [1, 3, 5]" in told
+    assert f"sglang@{CURRENT['sglang']}, LlamaForCausalLM, ids [1, 3, 5]" in told
     assert "rule: setter (" in told
 
 
@@ -147,7 +153,7 @@ def test_a_release_without_rules_is_held_against_the_nearest(
     path = tmp_path / "later.json"
     write_recording({**RECORDED["sglang"], "version": "0.5.99"}, path)
     assert check_engines.judge(path)
-    assert "0.5.99 has no rules: held against those of 0.5.23" in capsys.readouterr().out
+    assert f"0.5.99 has no rules: held against those of {CURRENT['sglang']}" in capsys.readouterr().out
 
 
 def test_a_recording_of_another_schema_is_refused(tmp_path: Path) -> None:
@@ -183,3 +189,20 @@ def test_an_engine_that_does_something_else_is_told(alter: Callable[[dict[str, A
     recording = json.loads(json.dumps(RECORDED["sglang"]))
     alter(recording)
     assert [d for line in compare(recording, BY_NAME["sglang"]) for d in line.differences]
+
+
+def test_what_runs_in_an_engine_s_environment_imports_nothing_of_this_project() -> None:
+    scripts = list(PROBES.rglob("*.py"))
+    assert len(scripts) >= 6
+    for script in scripts:
+        assert "import eagle_parity" not in (text := script.read_text("utf-8"))
+        assert "from eagle_parity" not in text
+
+
+def test_an_environment_is_another_one_for_other_requirements(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = environment_folder("sglang", "0.5.23")
+    assert folder.name.startswith("sglang-0.5.23-")
+    assert environment_folder("sglang", "0.5.22").name.rpartition("-")[2] != folder.name.rpartition("-")[2]
+    monkeypatch.setattr(engine_environments, "PROBES", tmp_path)
+    (tmp_path / "requirements-sglang.txt").write_text("numpy==2.3.5\n", "utf-8")
+    assert environment_folder("sglang", "0.5.23") != folder

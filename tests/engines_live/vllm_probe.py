@@ -145,10 +145,10 @@ def by_transformers(target: Any) -> bool:
     return hasattr(target, "_output_aux_hidden_states_kwargs")
 
 
-def asked_of(target: Any) -> list[int]:
+def asked_of(target: Any) -> list[Any]:
     """What the target keeps of the ids: a tuple in native classes, hooks by name in the transformers backend."""
     if by_transformers(target):
-        return [int(name.rpartition("_")[2]) for name in target._output_aux_hidden_states_kwargs]
+        return [json.loads(name.rpartition("_")[2]) for name in target._output_aux_hidden_states_kwargs]
     return list(target.model.aux_hidden_state_layers)
 
 
