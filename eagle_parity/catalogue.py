@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 from typing import TYPE_CHECKING, Any
 
-from eagle_parity.checks import CHECKS
+from eagle_parity.checks.catalogue import CHECKS
 from eagle_parity.errors import UsageError
 from eagle_parity.findings import BY_CODE, BY_NAME, DOCS, FINDINGS
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from eagle_parity.checks import CONFIG_CHECKS
 from eagle_parity.checks.config_subject import ConfigSubject, Evaluation
+from eagle_parity.checks.of_configs import CONFIG_CHECKS
 from eagle_parity.drafts import DEFAULT_SLOTS, Family
 from eagle_parity.engines.resolved import resolve_engines
 from eagle_parity.engines.serving import serve, variants_of

@@ -17,7 +17,7 @@ import typer
 
 from eagle_parity import demo
 from eagle_parity.catalogue import explanation
-from eagle_parity.checks import CHECKS
+from eagle_parity.checks.catalogue import CHECKS
 from eagle_parity.cli import COMMANDS, GROUPS
 from eagle_parity.cli.app import app, run
 from eagle_parity.findings import FINDINGS

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from generate_docs import DOCS, command_helps, main, pages
 
-from eagle_parity.checks import CHECKS
+from eagle_parity.checks.catalogue import CHECKS
 from eagle_parity.cli import COMMANDS, GROUPS
 from eagle_parity.cli.app import run
 from eagle_parity.findings import BY_CODE, BY_NAME, FINDINGS, FindingKind, Severity

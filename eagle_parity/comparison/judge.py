@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from eagle_parity.checks import COMPARISON_CHECKS
+from eagle_parity.checks.of_comparisons import COMPARISON_CHECKS
 from eagle_parity.comparison.evidence import identity_evidence, label_boundary, rounded
 from eagle_parity.comparison.identity import identify, trained_label
 from eagle_parity.comparison.measurements import measurements_of

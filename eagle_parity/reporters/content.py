@@ -28,7 +28,7 @@ from eagle_parity.reporters.document import (
     Tone,
     rest,
 )
-from eagle_parity.reporters.sections import INFORMING, SECTIONS
+from eagle_parity.reporters.sections import INFORMING, section_of
 from eagle_parity.reporters.values import blocks, pairs
 from eagle_parity.reporters.wirings import has_wirings, wirings_table
 from eagle_parity.results import Verdict, outcome_key
@@ -153,7 +153,7 @@ def _plural(count: int, noun: str) -> str:
 
 
 def _measurements(result: Result) -> list[Block]:
-    section = SECTIONS.get(result.command)
+    section = section_of(result.command)
     return _first_blocks(blocks("", result.measurements) if section is None else section(result))
 
 

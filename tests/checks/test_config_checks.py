@@ -21,7 +21,8 @@ from config_cases import (
     trained_on,
 )
 
-from eagle_parity.checks import CHECKS, CONFIG_CHECKS
+from eagle_parity.checks.catalogue import CHECKS
+from eagle_parity.checks.of_configs import CONFIG_CHECKS
 from eagle_parity.config_check import check_config
 from eagle_parity.drafts import IDS, NESTED_IDS
 from eagle_parity.findings import FINDINGS

@@ -5,9 +5,8 @@ A command that isn't listed is shown by shape alone (``values.blocks``).
 
 from __future__ import annotations
 
+from importlib import import_module
 from typing import TYPE_CHECKING
-
-from eagle_parity.reporters.sections import checks, diff, engines, explain, ids, inspect
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -15,14 +14,15 @@ if TYPE_CHECKING:
     from eagle_parity.reporters.document import Block
     from eagle_parity.results import Result
 
-SECTIONS: Mapping[str, Callable[[Result], list[Block]]] = {
-    "diff-captures": diff.section,
-    "inspect": inspect.section,
-    "checks": checks.section,
-    "explain": explain.section,
-    "engines": engines.section,
-    "ids": ids.section,
+SECTIONS: Mapping[str, str] = {
+    "diff-captures": "diff",
+    "inspect": "inspect",
+    "checks": "checks",
+    "explain": "explain",
+    "engines": "engines",
+    "ids": "ids",
 }
+"""The module of each command that has a section: imported when it is shown, as a run shows one."""
 
 INFORMING: Mapping[str, str] = {
     "ids": "The id list to write.",
@@ -33,3 +33,12 @@ INFORMING: Mapping[str, str] = {
     "capture": "Recorded.",
 }
 """Commands that judge nothing, with the sentence that stands where the others have their verdict."""
+
+
+def section_of(command: str) -> Callable[[Result], list[Block]] | None:
+    """What draws a command's measurements; None where they are shown by shape."""
+    name = SECTIONS.get(command)
+    if name is None:
+        return None
+    section: Callable[[Result], list[Block]] = import_module(f"{__name__}.{name}").section
+    return section
