@@ -15,7 +15,7 @@ from eagle_parity.quoting import plain
 from eagle_parity.results import FailOn, Input, LastStates, WiringSummary, conclude
 from eagle_parity.targets import TARGET_FORMAT, refuse_beyond
 from eagle_parity.trained_wiring import TrainedWiring
-from eagle_parity.wiring import Wiring, format_boundaries
+from eagle_parity.wiring import POST_NORM, Wiring, format_boundaries
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -70,7 +70,9 @@ def stated_wiring(
         return by_trainer
     refuse_beyond(boundaries, target, option="--trained-boundaries")
     slots = slots_of(draft, target)
-    if len(boundaries) == slots + 1:
+    # A list that lost an id looks the same: without fc's width only a last boundary can be meant as the last state.
+    known = draft.fc_slots(target.hidden_size) is not None or boundaries[-1] in {target.num_layers, POST_NORM}
+    if len(boundaries) == slots + 1 and known:
         wiring = Wiring(tuple(boundaries[:slots]), boundaries[slots])
     else:
         wiring = Wiring(tuple(boundaries))
@@ -111,6 +113,7 @@ def check_config(
     engines: Iterable[EngineName] = (),
     stated: TrainedWiring | None = None,
     shards: tuple[str, Layout] | None = None,
+    not_trained_so: str | None = None,
     assume_nearest: bool = False,
     fail_on: FailOn = FailOn.ERROR,
 ) -> Result:
@@ -122,6 +125,7 @@ def check_config(
         engines: what serves, or is going to; an engine that is named twice is judged once.
         stated: the trained wiring as the command line states it, see ``stated_wiring``.
         shards: path and layout of training shards; what they state themselves is believed before what is stated.
+        not_trained_so: why the trainer that was named can't have trained this draft.
         assume_nearest: judge an unknown version by the nearest known one.
         fail_on: see ``conclude``.
     """
@@ -136,6 +140,7 @@ def check_config(
         ),
         shards=None if shards is None else shards[1],
         declared=stated,
+        not_trained_so=not_trained_so,
     )
     served = [s for evaluation in subject.engines for s in evaluation.judged]
     return conclude(

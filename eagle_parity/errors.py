@@ -11,6 +11,13 @@ class UsageError(ParityError):
     """The call itself is wrong: an option's value doesn't parse, two options exclude each other."""
 
 
+class NotTrainedSoError(UsageError):
+    """The trainer that was named would not have trained this draft with the ids that its config has.
+
+    The call is right; what it states can't be true of this draft, so that the trained wiring stays unknown.
+    """
+
+
 class InputError(ParityError):
     """An input can't be read.
 

@@ -124,6 +124,7 @@ class ConfigSubject:
         engines: in the order given.
         shards: the layout of ``--shards``, where given.
         declared: the wiring that the command line states, where shards were given beside it.
+        not_trained_so: why the trainer that was named can't have trained this draft, where one was named and can't.
     """
 
     draft: Draft
@@ -132,6 +133,7 @@ class ConfigSubject:
     engines: tuple[Evaluation, ...]
     shards: Layout | None = None
     declared: TrainedWiring | None = None
+    not_trained_so: str | None = None
 
     @property
     def trained_slots(self) -> tuple[BoundaryEntry, ...] | None:

@@ -53,8 +53,12 @@ def run(subject: ConfigSubject) -> Outcomes:
 def _message(subject: ConfigSubject, group: Variants) -> str:
     served = group.first
     message = f"{group.title} {group.each(_how)}; {subject.trained_words()}."
-    if served.boundaries != (POST_NORM,):
-        message += f" {_capital(subject.reading(group))}."
+    trained = subject.trained_slots
+    if trained is not None and len(trained) != len(served.boundaries):
+        message += f" The head takes {len(trained)} slots, not {len(served.boundaries)}."
+    reading = subject.reading(group) if served.boundaries != (POST_NORM,) else ""
+    if reading:
+        message += f" {_capital(reading)}."
     if not served.serves:
         message += f" It {failing(group)}."
     return message

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from eagle_parity.checks.check import Check
 from eagle_parity.findings import MISDECLARED_WIRING
 from eagle_parity.hidden_states import LastStateRule
+from eagle_parity.results import Skip
 from eagle_parity.wiring import format_boundaries
 
 if TYPE_CHECKING:
@@ -16,6 +17,15 @@ if TYPE_CHECKING:
 
 def run(subject: ConfigSubject) -> Outcomes:
     """An error where ``--shards`` and the stated wiring contradict each other, by boundaries or by number of slots."""
+    if subject.not_trained_so is not None:
+        yield Skip(check=CHECK.name, reason=subject.not_trained_so, blocks_verdict=subject.trained is None)
+    trained = subject.trained
+    if trained is not None and trained.derived_from is not None and trained.ids is not None and trained.key is not None:
+        yield Skip(
+            check=CHECK.name,
+            reason=f"the trained wiring was read from {trained.key}, the very list that is checked: one that was edited"
+            " after training goes unnoticed; --trained-boundaries or --shards says what the head was trained on",
+        )
     shards, declared = subject.shards, subject.declared
     if shards is None or declared is None:
         return

@@ -83,6 +83,7 @@ def check_config(
     from eagle_parity.cli.finish import finish
     from eagle_parity.drafts import read_draft
     from eagle_parity.engines import parse_engine
+    from eagle_parity.errors import NotTrainedSoError
     from eagle_parity.targets import read_target
     from eagle_parity.wiring import parse_boundaries
 
@@ -92,11 +93,17 @@ def check_config(
     )
     read = read_draft(draft)
     model = read_target(target)
+    stated, not_trained_so = None, None
+    try:
+        stated = config_check.stated_wiring(read, model, trainer=trained_with, boundaries=boundaries)
+    except NotTrainedSoError as error:
+        not_trained_so = str(error)  # everything else is still checked
     result = config_check.check_config(
         read,
         model,
         engines=names,
-        stated=config_check.stated_wiring(read, model, trainer=trained_with, boundaries=boundaries),
+        stated=stated,
+        not_trained_so=not_trained_so,
         shards=None if shards is None else (shards, config_check.read_shards(shards)),
         assume_nearest=assume_nearest,
         fail_on=fail_on,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from eagle_parity.drafts import Family, IdList, id_list, look_up
-from eagle_parity.errors import UsageError
+from eagle_parity.errors import NotTrainedSoError, UsageError
 from eagle_parity.trained_wiring import TrainedWiring
 from eagle_parity.trainers.trainer import IdMeaning, ListOrder
 from eagle_parity.wiring import Wiring, format_boundaries
@@ -95,7 +95,7 @@ def _by_rule(
     _refuse(rule, ids, title, found)
     boundaries = [number + 1 if meaning is IdMeaning.LAYER_OUTPUT else number for number in ids]
     if any(not 0 <= boundary <= n for boundary in boundaries):
-        raise UsageError(
+        raise NotTrainedSoError(
             f"--trained-with {trainer.name}@{version}: ids {list(ids)} name no layers of a target with {n} layers;"
             " was the draft trained for this target?"
         )
@@ -126,7 +126,7 @@ def _ids_in(draft: Draft, key: str | None, title: str) -> IdList | None:
         return None
     found = id_list(key, raw)
     if found.ids is None:
-        raise UsageError(f"--trained-with: {title} keeps its ids in {key}, and there is {found.problem}")
+        raise NotTrainedSoError(f"--trained-with: {title} keeps its ids in {key}, and there is {found.problem}")
     return found
 
 
@@ -134,10 +134,12 @@ def _refuse(rule: TrainerRule, ids: tuple[int, ...], title: str, found: IdList |
     where = "its default" if found is None else found.key
     way_out = "so this is not what the head was trained with; state that with --trained-boundaries or --shards"
     if rule.exactly is not None and len(ids) != rule.exactly:
-        raise UsageError(f"--trained-with: {title} takes exactly {rule.exactly} ids, {where} has {len(ids)}, {way_out}")
+        raise NotTrainedSoError(
+            f"--trained-with: {title} takes exactly {rule.exactly} ids, {where} has {len(ids)}, {way_out}"
+        )
     if any(number < rule.smallest for number in ids):
-        raise UsageError(
+        raise NotTrainedSoError(
             f"--trained-with: {title} refuses ids below {rule.smallest}, {where} is {list(ids)}, {way_out}"
         )
     if len(set(ids)) < len(ids):
-        raise UsageError(f"--trained-with: {where} {list(ids)} names a layer twice, {way_out}")
+        raise NotTrainedSoError(f"--trained-with: {where} {list(ids)} names a layer twice, {way_out}")

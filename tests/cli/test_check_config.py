@@ -323,7 +323,7 @@ def test_every_published_config_gets_an_answer(shared: Path, tmp_path: Path) -> 
 def test_the_testbed_s_head_with_its_weights(shared: Path, program: Program) -> None:
     draft = str(shared / "testbed" / "draft" / "config.sglang.json")
     target = program.write("target.json", LLAMA_CONFIG)
-    options = ("--target", target, "--engine", "sglang@0.5.23", "--trained-with", "specforge@0.2.0")
+    options = ("--target", target, "--engine", "sglang@0.5.23", "--trained-boundaries", "3,16,28")
     status, result = program.run("check-config", draft, *options)
     assert (status, result.findings, result.skipped) == (0, [], [])
     assert result.inputs[0].slots == 3
