@@ -73,6 +73,8 @@ def ask(rule: ClassRule, reading: IdReading, num_layers: int) -> tuple[int | Non
         return _malformed(f"TypeError at load: the entry {quoted(odd[0])} is no number")
     if rule.outside is Outside.FLAGS_BY_INDEX and any(isinstance(e, float) for e in entries):
         return _malformed("TypeError at load: 'float' object cannot be interpreted as an integer")
+    if rule.outside is Outside.LOOKUP_ERROR and None in numbers:
+        return _malformed(f"KeyError at load: the entry {quoted(entries[numbers.index(None)])} is no layer")
     shift = reading.shift + _setter_shift(rule.setter, numbers, num_layers)
     return tuple(n + shift if isinstance(n, int) else None for n in numbers)
 
