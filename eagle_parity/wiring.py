@@ -86,6 +86,11 @@ def brief_boundary(boundary: BoundaryEntry) -> str:
     return f"{boundary} (layer {boundary - 1} out)"
 
 
+def boundary_before(boundary: BoundaryEntry) -> int | None:
+    """The boundary at the input of the layer whose output a boundary is; None for the embedding and post_norm."""
+    return boundary - 1 if isinstance(boundary, int) and boundary > EMBEDDING else None
+
+
 def parse_boundaries(text: str, *, option: str = "--boundaries") -> tuple[Boundary, ...]:
     """Boundaries from a command line: ``3,31,59``, ``0-30``, ``3,16,28,post_norm``.
 

@@ -131,7 +131,7 @@ def _wiring(comparison: Comparison) -> WiringSummary:
         trained=[None if label in names else label_boundary(label) for label in comparison.expected],
         live=live_boundaries,
         trained_from="measured" if all(settled(view.trained) for view in comparison.views) else trained.declared_by,
-        live_from="measured" if comparison.measurements.reference_boundaries is not None else "compared with trained",
+        live_from="measured" if any(settled(view.live) for view in comparison.views) else "compared with trained",
         last_state=LastStates(
             trained=_last(trained.last_state, trained.last_state_declared, comparison.thresholds),
             live=_last(live.last_state, live.last_state_declared, comparison.thresholds),

@@ -10,6 +10,7 @@ from eagle_parity.comparison.measurements import Fit
 from eagle_parity.explanations.explanation import Explanation
 from eagle_parity.findings import MISSING_RESIDUAL
 from eagle_parity.numerics.rows import row_norms
+from eagle_parity.wiring import boundary_before
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -29,9 +30,8 @@ def propose(sample: Sample, sources: Sources) -> Iterator[Fit]:
     scaled by the ratio of the norms.
     """
     for candidate in sources.candidates:
-        if not isinstance(candidate.boundary, int):
-            continue
-        before = sources.boundary(candidate.boundary - 1)
+        number = boundary_before(candidate.boundary)
+        before = None if number is None else sources.boundary(number)
         if before is None:
             continue
         after_rows, before_rows = sources.rows(candidate), sources.rows(before)

@@ -9,16 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from eagle_parity.hidden_states import LastStateRule, Layout
-from eagle_parity.readers.reader import (
-    LAYERS_NOT_RECORDED,
-    Reader,
-    Recognised,
-    StoredSequence,
-    mask_vector,
-    slots_beside,
-    state_matrix,
-    token_vector,
-)
+from eagle_parity.readers.reader import LAYERS_NOT_RECORDED, Reader, Recognised, beside_last_state
 from eagle_parity.wiring import POST_NORM
 
 if TYPE_CHECKING:
@@ -33,14 +24,14 @@ TOKEN_IDS = "input_ids"  # noqa: S105  a tensor's name
 def _recognise(table: TensorTable, _: Companions) -> Recognised | None:
     if not {AUX, LAST, TOKEN_IDS} <= table.tensors.keys():
         return None
-    aux, last = (state_matrix(table, key, batch=True) for key in (AUX, LAST))
-    slots = slots_beside(aux, last, AUX, LAST)
+    sequence = beside_last_state(table, AUX, LAST, TOKEN_IDS, batch=True)
+    slots, hidden_size = sequence.slots, sequence.slots[0].shape[1]
     layout = Layout(
         format="baldeagle",
-        description=f"BaldEagle: {AUX} [1, T, {len(slots)} * {last.shape[1]}], {LAST} after the final norm",
+        description=f"BaldEagle: {AUX} [1, T, {len(slots)} * {hidden_size}], {LAST} after the final norm",
         slots=len(slots),
-        hidden_size=last.shape[1],
-        dtype=aux.dtype,
+        hidden_size=hidden_size,
+        dtype=slots[0].dtype,
         last_state=LastStateRule.STORED,
         last_state_boundary=POST_NORM,
         unknown=(LAYERS_NOT_RECORDED,),
@@ -50,15 +41,7 @@ def _recognise(table: TensorTable, _: Companions) -> Recognised | None:
             "token_ids": "can go on where the states were cut",
         },
     )
-    return Recognised(
-        layout,
-        StoredSequence(
-            token_ids=token_vector(table.tensors[TOKEN_IDS], TOKEN_IDS),
-            slots=slots,
-            last_state=last,
-            loss_mask=mask_vector(table),
-        ),
-    )
+    return Recognised(layout, sequence)
 
 
 BALDEAGLE = Reader("baldeagle", "BaldEagle", _recognise)

@@ -161,6 +161,28 @@ def slots_beside(aux: StoredTensor, last: StoredTensor, aux_key: str, last_key: 
     return split_columns(aux, hidden_size)
 
 
+def beside_last_state(table: TensorTable, aux_key: str, last_key: str, ids_key: str, *, batch: bool) -> StoredSequence:
+    """One sequence of a file that holds the slots' concatenation and, beside it, the last state.
+
+    Args:
+        table: of the file; the keys are in it.
+        aux_key: ``[T, K * H]``.
+        last_key: ``[T, H]``, which settles H.
+        ids_key: ``[T]``.
+        batch: whether the states have a batch dimension of one in front.
+
+    Raises:
+        UnreadableFileError: ranks or widths don't fit.
+    """
+    aux, last = (state_matrix(table, key, batch=batch) for key in (aux_key, last_key))
+    return StoredSequence(
+        token_ids=token_vector(table.tensors[ids_key], ids_key),
+        slots=slots_beside(aux, last, aux_key, last_key),
+        last_state=last,
+        loss_mask=mask_vector(table),
+    )
+
+
 def split_columns(states: StoredTensor, hidden_size: int) -> tuple[StoredTensor, ...]:
     """The slots of a concatenation ``[T, K * H]``."""
     width = states.shape[1]

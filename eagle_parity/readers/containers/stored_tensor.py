@@ -260,44 +260,20 @@ class StoredRows:
 
 
 @dataclass(frozen=True, slots=True)
-class ScaledRows:
+class ScaledRows(StoredRows):
     """One quantised state ``[T, H]`` with a scale a row; what is read is dequantised.
 
+    ``dtype`` stays the stored one: it says how coarse the numbers are, whatever they are read as.
+
     Attributes:
-        source: where the bytes are.
-        stored: the two-dimensional tensor.
         scales: ``[T]``.
     """
 
-    source: Source
-    stored: StoredTensor
     scales: StoredTensor
 
-    @property
-    def tokens(self) -> int:
-        """T."""
-        return self.stored.shape[0]
-
-    @property
-    def hidden_size(self) -> int:
-        """H."""
-        return self.stored.shape[1]
-
-    @property
-    def dtype(self) -> str:
-        """As stored: it says how coarse the numbers are, whatever they are read as."""
-        return self.stored.dtype
-
     def read(self, start: int, stop: int) -> torch.Tensor:
-        """Rows ``start`` to ``stop`` as float32 ``[stop - start, H]``.
-
-        Raises:
-            IndexError: not 0 <= start <= stop <= T.
-            InputError: the file has changed since it was opened.
-        """
-        if not 0 <= start <= stop <= self.tokens:
-            raise IndexError(f"rows {start} to {stop} of {self.tokens}")
-        states = self.stored.between(0, start, stop).read(self.source)
+        """Rows ``start`` to ``stop`` as float32 ``[stop - start, H]``; raises as the stored rows do."""
+        states = StoredRows.read(self, start, stop)
         scales = self.scales.between(0, start, stop).read(self.source)
         return states.float() * scales.float()[:, None]
 
