@@ -111,6 +111,7 @@ class StateSequence:
             rows than tokens.
         last_state: the last state's rows, if stored.
         loss_mask: ``[T]``, 0 where a row isn't trained on; None where the file has none.
+        no_loss_mask: why there is none, where masks are kept beside the files and this one's doesn't belong to it.
     """
 
     name: str
@@ -118,6 +119,7 @@ class StateSequence:
     slots: tuple[Rows, ...]
     last_state: Rows | None = None
     loss_mask: torch.Tensor | None = None
+    no_loss_mask: str = ""
 
     @property
     def rows(self) -> int:

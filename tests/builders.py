@@ -12,6 +12,8 @@ import json
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
+import pyarrow.ipc
 import torch
 from safetensors.torch import save_file
 
@@ -86,11 +88,42 @@ def write_stacked(folder: Path, sequences: Sequence[Written], *, speculators: bo
         if not speculators:
             (shards / f"{name}.safetensors.lock").touch()
     if speculators:
-        features: dict[str, Any] = {"input_ids": {}, "loss_mask": {}, "seq_len": {}}
-        (folder / "dataset_info.json").write_text(json.dumps({"features": features}))
-        (folder / "state.json").write_text(json.dumps({"_data_files": [{"filename": "data-00000-of-00001.arrow"}]}))
-        (folder / "data-00000-of-00001.arrow").write_bytes(b"ARROW1")
+        write_prepared_dataset(folder, sequences)
         torch.save({1: 2}, folder / "token_freq.pt")
+    return folder
+
+
+def write_prepared_dataset(
+    folder: Path,
+    sequences: Sequence[Written],
+    *,
+    files: int = 1,
+    rows_a_batch: int = 2,
+    compression: str | None = None,
+) -> Path:
+    """What ``datasets`` saves for speculators' ``prepare-data``: Arrow streams, and two JSON files about them."""
+    folder.mkdir(parents=True, exist_ok=True)
+    rows = [
+        {
+            "input_ids": sequence.token_ids.tolist(),
+            "loss_mask": sequence.mask.tolist(),
+            "seq_len": len(sequence.token_ids),
+        }
+        for sequence in sequences
+    ]
+    integers = pa.list_(pa.int64())
+    schema = pa.schema([("input_ids", integers), ("loss_mask", integers), ("seq_len", pa.int64())])
+    names = [f"data-{i:05}-of-{files:05}.arrow" for i in range(files)]
+    a_file = -(-len(rows) // files)
+    options = pa.ipc.IpcWriteOptions(compression=compression)
+    for i, name in enumerate(names):
+        with pa.OSFile(str(folder / name), "wb") as sink, pa.ipc.new_stream(sink, schema, options=options) as stream:
+            for first in range(i * a_file, min(len(rows), (i + 1) * a_file), rows_a_batch):
+                batch = rows[first : min(first + rows_a_batch, (i + 1) * a_file)]
+                stream.write_batch(pa.RecordBatch.from_pylist(batch, schema=schema))
+    features: dict[str, Any] = {"input_ids": {}, "loss_mask": {}, "seq_len": {}}
+    (folder / "dataset_info.json").write_text(json.dumps({"features": features}))
+    (folder / "state.json").write_text(json.dumps({"_data_files": [{"filename": name} for name in names]}))
     return folder
 
 

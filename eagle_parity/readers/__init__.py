@@ -26,7 +26,8 @@ from eagle_parity.readers.folders import Listing, list_shards
 from eagle_parity.readers.modelopt import MODELOPT
 from eagle_parity.readers.mooncake import MOONCAKE
 from eagle_parity.readers.nemo import NEMO
-from eagle_parity.readers.sequence import count_tokens, read_sequence
+from eagle_parity.readers.prepared_dataset import Joined, NoMask
+from eagle_parity.readers.sequence import count_tokens, has_mask, read_sequence
 from eagle_parity.readers.sglang_dumper import SGLANG_DUMPER
 from eagle_parity.readers.specforge import SPECFORGE
 from eagle_parity.readers.specforge_aux_only import SPECFORGE_AUX_ONLY
@@ -72,6 +73,9 @@ SNIFFED = 8
 
 MAX_SNIFFED = 64
 """Where the first ones are all broken: after as many, the folder is called unreadable."""
+
+MAX_JOINED = 8
+"""Files whose ids are held against the dataset beside them when a folder is opened; all are when they are read."""
 
 _OTHERS_TOLD = 4
 
@@ -225,6 +229,23 @@ class _Files:
         except (UnreadableFileError, InputError) as error:
             return Unreadable(name, str(error))
 
+    def join_masks(self, names: Sequence[str]) -> Joined | None:
+        """Whether the masks that a dataset beside keeps are those of the files, by a few of them; None without one."""
+        failed: list[tuple[str, NoMask]] = []
+        tried = 0
+        for name in names[:: max(1, -(-len(names) // MAX_JOINED))]:
+            looked = self.look(name)
+            if isinstance(looked, Unreadable) or looked.sequence.prepared_dataset is None:
+                continue
+            try:
+                missing = has_mask(name, looked.table.source, looked.sequence)
+            except (UnreadableFileError, InputError):
+                continue  # whoever opens it is told
+            tried += 1
+            if missing is not None:
+                failed.append((name, missing))
+        return Joined(tried, failed) if tried else None
+
     def _beside(self, folder: Path) -> Companions:
         if folder not in self._companions:
             self._companions[folder] = find_companions(folder, self._first_token)
@@ -297,6 +318,10 @@ def _assemble(
         left_out = len(kept) - len(kept[::stride])
         kept, unreadable_files = files.expand(kept[::stride])
         bad += unreadable_files
+    joined = files.join_masks(kept) if chosen.sequence.prepared_dataset is not None else None
+    if joined is not None:
+        facts = {**layout.facts, "loss_mask": joined.fact}
+        layout = replace(layout, facts=facts, unknown=(*layout.unknown, *joined.unknown))
     return HiddenStates(
         path=root,
         layout=layout,

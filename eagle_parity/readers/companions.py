@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Any
 from eagle_parity.capture.format import Manifest, is_capture, read_manifest
 from eagle_parity.config_files import read_json_object
 from eagle_parity.errors import InputError
+from eagle_parity.readers.prepared_dataset import PreparedDataset, find_prepared_dataset
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
 DATA_CONFIG = "data_config.json"
-DATASET_INFO = "dataset_info.json"
 NEMO_MANIFEST = "manifest.json"
 
 _NEMO_KEYS = frozenset({"format_version", "aux_layer_ids", "aux_hidden_dim"})
@@ -27,14 +27,14 @@ class Companions:
 
     Attributes:
         data_config: speculators 0.3 and 0.4 write it once for a directory; empty where there is none.
-        prepared_dataset: whether the arrow dataset of speculators' ``prepare-data`` (0.5 and newer) is there.
+        prepared_dataset: the Arrow dataset of speculators' ``prepare-data`` (0.5 and newer), where it is there.
         manifest: of the capture that the file belongs to.
         nemo_manifest: NeMo Automodel writes it once for a directory; empty where there is none.
         first_token: no file's but the user's word: the id that each sequence begins with, for layouts without it.
     """
 
     data_config: Mapping[str, Any]
-    prepared_dataset: bool
+    prepared_dataset: PreparedDataset | None
     manifest: Manifest | None
     nemo_manifest: Mapping[str, Any] = field(default_factory=dict)
     first_token: int | None = None
@@ -52,7 +52,7 @@ def find_companions(folder: Path, first_token: int | None = None) -> Companions:
     folders = (folder, folder.resolve().parent)
     return Companions(
         data_config=next((config for f in folders if (config := _data_config(f))), {}),
-        prepared_dataset=any(_is_prepared_dataset(f) for f in folders),
+        prepared_dataset=next((found for f in folders if (found := find_prepared_dataset(f))), None),
         manifest=read_manifest(folder) if is_capture(folder) else None,
         nemo_manifest=_nemo_manifest(folder),
         first_token=first_token,
@@ -67,11 +67,6 @@ def _data_config(folder: Path) -> Mapping[str, Any]:
 def _nemo_manifest(folder: Path) -> Mapping[str, Any]:
     manifest = _json(folder / NEMO_MANIFEST)
     return manifest if manifest.keys() >= _NEMO_KEYS else {}
-
-
-def _is_prepared_dataset(folder: Path) -> bool:
-    features = _json(folder / DATASET_INFO).get("features")
-    return isinstance(features, dict) and {"input_ids", "loss_mask"} <= features.keys()
 
 
 def _json(path: Path) -> Mapping[str, Any]:

@@ -15,6 +15,7 @@ from eagle_parity.readers.containers.stored_tensor import (
     UnreadableFileError,
 )
 from eagle_parity.readers.containers.tensor_table import TensorTable  # noqa: TC001  as above
+from eagle_parity.readers.prepared_dataset import PreparedDataset  # noqa: TC001  as above
 from eagle_parity.wiring import MAX_BOUNDARIES
 
 if TYPE_CHECKING:
@@ -40,6 +41,7 @@ class StoredSequence:
         slots: ``[T, H]`` each, in concatenation order.
         last_state: ``[T, H]``, where the layout stores one.
         loss_mask: ``[T]``, where there is one.
+        prepared_dataset: which keeps the loss mask, where the file doesn't.
         scales: ``[T]``, where the states are quantised: a row is what is stored times its scale.
         attention_mask: ``[T]``, where the sequence is padded on the right and this tells by how much.
         left_shifted: whether ids and loss mask stand one row early: row t of them is about the token of state t + 1.
@@ -51,6 +53,7 @@ class StoredSequence:
     slots: tuple[StoredTensor, ...]
     last_state: StoredTensor | None = None
     loss_mask: StoredTensor | None = None
+    prepared_dataset: PreparedDataset | None = None
     scales: StoredTensor | None = None
     attention_mask: StoredTensor | None = None
     left_shifted: bool = False

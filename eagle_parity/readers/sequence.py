@@ -11,8 +11,11 @@ from eagle_parity.readers.containers.stored_tensor import (
     UnreadableFileError,
     read_integers,
 )
+from eagle_parity.readers.prepared_dataset import NoMask
 
 if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
     import torch
 
     from eagle_parity.hidden_states import Rows
@@ -50,13 +53,37 @@ def read_sequence(name: str, source: Source, stored: StoredSequence) -> StateSeq
             return StoredRows(source, kept(state))
         return ScaledRows(source, kept(state), kept(stored.scales))
 
+    no_loss_mask = ""
+    if loss_mask is None and stored.prepared_dataset is not None:
+        found = stored.prepared_dataset.mask_of(name, token_ids.numpy())
+        if isinstance(found, NoMask):
+            no_loss_mask = found.reason
+        else:
+            loss_mask = _as_tensor(found)
     return StateSequence(
         name=name,
         token_ids=token_ids,
         slots=tuple(rows(slot) for slot in stored.slots),
         last_state=None if stored.last_state is None else rows(stored.last_state),
         loss_mask=loss_mask,
+        no_loss_mask=no_loss_mask,
     )
+
+
+def has_mask(name: str, source: Source, stored: StoredSequence) -> NoMask | None:
+    """Why a sequence's mask can't be had from the dataset beside it; None where it can. Without torch.
+
+    Raises:
+        UnreadableFileError, InputError: as for ``read_sequence``.
+    """
+    import numpy as np
+
+    if stored.prepared_dataset is None:
+        return None
+    if stored.token_ids.stride != (1,):
+        raise UnreadableFileError("token ids with gaps between them")
+    found = stored.prepared_dataset.mask_of(name, np.array(read_integers(source, stored.token_ids), dtype=np.int64))
+    return found if isinstance(found, NoMask) else None
 
 
 def count_tokens(source: Source, stored: StoredSequence) -> int:
@@ -85,6 +112,12 @@ def _length(source: Source, stored: StoredSequence) -> int | None:
 
 def _first(tensor: StoredTensor, length: int | None) -> StoredTensor:
     return tensor if length is None else tensor.between(0, 0, min(length, tensor.shape[0]))
+
+
+def _as_tensor(values: npt.NDArray[np.int64]) -> torch.Tensor:
+    import torch
+
+    return torch.from_numpy(values)
 
 
 def _with_first(vector: torch.Tensor, value: int) -> torch.Tensor:

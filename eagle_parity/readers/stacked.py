@@ -3,7 +3,7 @@
 vLLM 0.32.0 (``example_hidden_states_connector.py``) writes one safetensors file a request with the states of the
 requested layers in ascending order, whatever order was asked for. Speculators (0.5 to 0.9, ``train/data.py``,
 ``models/utils.py``) always asks for the last layer too and takes the final state as the last state, before the norm.
-The files are the same; only the arrow dataset beside speculators' tells them apart.
+The files are the same; only the Arrow dataset beside speculators' tells them apart, and keeps the loss masks.
 """
 
 from __future__ import annotations
@@ -85,12 +85,11 @@ def stacked(
     _, count, hidden_size = states.shape
     check_slot_count(count)
     parts = tuple(states.at(1, i) for i in range(count))
-    has_last = companions.prepared_dataset and count >= _FEWEST_WITH_LAST
+    has_last = companions.prepared_dataset is not None and count >= _FEWEST_WITH_LAST
     facts: dict[str, Any] = {"order": "ascending layers"}
     if has_last:
         # Which number the last boundary has depends on the target, which these files don't name.
         facts["last_state_stage"] = "pre_norm"
-        facts["loss_mask"] = "in the rows of the arrow dataset beside the states: not read"
     layout = Layout(
         format=format,
         description=(
@@ -112,6 +111,7 @@ def stacked(
             slots=parts[:-1] if has_last else parts,
             last_state=parts[-1] if has_last else None,
             loss_mask=mask_vector(table),
+            prepared_dataset=companions.prepared_dataset if has_last else None,
             scales=scales,
         ),
     )

@@ -177,7 +177,7 @@ def test_depth_is_bounded(tmp_path: Path) -> None:
 
 
 def test_recognising_needs_no_torch(tmp_path: Path) -> None:
-    write_stacked(tmp_path / "a", make_sequences((3,)), speculators=True)
+    write_stacked(tmp_path / "a", make_sequences((3,)))
     write_specforge(tmp_path / "b", make_sequences((3,)))
     write_capture(tmp_path / "c", make_sequences((3,)), slots=(1, 2, 3))
     write_nemo(tmp_path / "d", make_sequences((4,)))
