@@ -189,9 +189,10 @@ KNOWN_ENGINE_DEFECT = _warning(
 UNSUPPORTED_TARGET = _error(
     "EP109",
     "unsupported-target",
-    "The engine cannot serve EAGLE-3 on this target",
+    "The engine cannot serve EAGLE-3 on this target, or its states are no boundaries",
     "The target's class has no way to capture hidden states in this version, so the engine refuses the draft; or the "
-    "target has several residual streams, for which boundaries are not defined.",
+    "target has no single residual stream (hyper-connections, attention residuals): an engine may well serve it, but "
+    "boundaries are not defined, and nothing tells whether it serves what the head was trained on.",
     "Use an engine version that supports this target class.",
 )
 UNKNOWN_ENGINE_VERSION = _warning(

@@ -18,6 +18,26 @@ if TYPE_CHECKING:
 TARGET_FORMAT = "config"
 """What a target is in ``inputs``: only its config is read, whatever lies beside it."""
 
+_STREAM_KEYS = ("hc_mult", "hc_count")
+"""How many residual streams there are: DeepSeek V4's name, and Qwen4-Exp's."""
+
+_SWITCH = "mhc"
+"""GLM-5-Next's switch: its config class states a count even where hyper-connections are off."""
+
+_ALWAYS_HYPER_CONNECTED = (
+    "DeepseekV41ForCausalLM",
+    "DeepseekV4ForCausalLM",
+    "DeepseekV4ForConditionalGeneration",
+    "HYV4ForCausalLM",
+    "Qwen4ExpForCausalLM",
+    "Qwen4ExpForConditionalGeneration",
+)
+_STREAMS_UNSTATED = 4
+"""What the config classes of these take where a file states no count."""
+
+_ATTENTION_RESIDUAL = "attn_res_block_size"
+"""Kimi K3: how many layers a block has whose sum later layers attend to."""
+
 
 @dataclass(frozen=True, slots=True)
 class Target:
@@ -52,8 +72,27 @@ class Target:
 
     @property
     def residual_streams(self) -> int:
-        """More than one where the target has hyper-connections; such a target has no boundaries."""
-        return integer(self.config, "hc_mult") or 1
+        """More than one where the target has hyper-connections."""
+        if _SWITCH in self.config and not self.config[_SWITCH]:
+            return 1
+        stated = integer(self.config, *_STREAM_KEYS)
+        if stated is None:
+            always = any(name in _ALWAYS_HYPER_CONNECTED for name in self.architectures)
+            return _STREAMS_UNSTATED if always else 1
+        return max(stated, 1)
+
+    @property
+    def no_boundaries(self) -> str | None:
+        """Why the target has no boundaries, as a clause; None where it has: there is one stream that layers add to."""
+        if self.residual_streams > 1:
+            return f"the target has {self.residual_streams} residual streams (hyper-connections)"
+        block = integer(self.config, _ATTENTION_RESIDUAL)
+        if block is not None and block > 0:
+            return (
+                f"the target's layers attend to the sums of earlier blocks of {block} layers (attention residuals) and"
+                " don't add to one residual stream"
+            )
+        return None
 
 
 def refuse_beyond(boundaries: Iterable[BoundaryEntry], target: Target, *, option: str) -> None:

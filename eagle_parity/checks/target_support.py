@@ -18,19 +18,25 @@ NAME = "target-support"
 
 
 def run(subject: ConfigSubject) -> Outcomes:
-    """An error where the engine refuses the class, a skip where the tables have no rule for it."""
-    if subject.target.residual_streams > 1:
+    """An error where the engine refuses the class or the target has no boundaries, a skip where no rule covers it."""
+    unjudged = {
+        str(evaluation.name): list(dict.fromkeys(s.reason for s in evaluation.served if isinstance(s, Unjudged)))
+        for evaluation in subject.engines
+    }
+    refused_by_all = bool(subject.engines) and not any(unjudged.values())
+    if subject.target.no_boundaries is None:
+        for name, reasons in unjudged.items():
+            for reason in reasons:
+                yield Skip(check=NAME, reason=f"{name}: {reason}", blocks_verdict=True)
+    elif not refused_by_all:
         yield UNSUPPORTED_TARGET.finding(
-            f"The target has {subject.target.residual_streams} residual streams (hyper-connections), for which"
-            " boundaries are not defined: no wiring can be compared.",
-            evidence={"hc_mult": subject.target.residual_streams},
+            f"No wiring can be compared: {subject.target.no_boundaries}, and boundaries are not defined for that.",
+            evidence={
+                "residual_streams": subject.target.residual_streams,
+                "engines": [f"{name}: {reason}" for name, reasons in unjudged.items() for reason in reasons],
+            },
             remedy="Compare captured tensors with `eagle-parity diff-captures` instead.",
         )
-        return
-    for evaluation in subject.engines:
-        reasons = dict.fromkeys(s.reason for s in evaluation.served if isinstance(s, Unjudged))
-        for reason in reasons:
-            yield Skip(check=NAME, reason=f"{evaluation.name}: {reason}", blocks_verdict=True)
     for group, _ in subject.by_cause(UNSUPPORTED_TARGET):
         reason = group.first.failure.words if group.first.failure else ""
         named = subject.target.architecture or "this target"
@@ -48,7 +54,7 @@ def run(subject: ConfigSubject) -> Outcomes:
 
 CHECK = Check(
     name=NAME,
-    question="Can the engine capture hidden states of this target class?",
+    question="Can the engine capture hidden states of this target, and are they boundaries?",
     emits=(UNSUPPORTED_TARGET,),
     needs="--engine and --target",
     run=run,

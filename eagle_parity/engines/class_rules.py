@@ -77,6 +77,8 @@ class AtEmbedding(StrEnum):
     TYPE_ERROR = "TypeError: hidden_states + residual while residual is None"
     ALIAS = "delivers the embedding, as an alias that the fused norms overwrite in place on CUDA"
     LOOKUP_ERROR = "KeyError at load"
+    FINAL_NORM_FIRST = "is id -1, the state after the final norm, which goes first"
+    FINAL_NORM_LAST = "is id -1, the state after the final norm, which goes last"
 
 
 class Outside(StrEnum):
@@ -85,6 +87,7 @@ class Outside(StrEnum):
     NEVER_MATCHES = "never matches: one state fewer"
     FLAGS_BY_INDEX = "a negative index wraps to a layer from the end; one past the end is an IndexError at load"
     LOOKUP_ERROR = "KeyError at load"
+    UNWRITTEN = "never matches: its slot is fed from memory that nothing was written to"
 
 
 class Order(StrEnum):
@@ -174,8 +177,11 @@ class ClassRule(msgspec.Struct, frozen=True, kw_only=True):
         defects: known faults.
         source: where it was read.
         default: the indices without a list.
+        default_needs: the fewest layers with which the default is taken; with fewer a ValueError at load.
         captures: what is handed over for an index.
         remark: what else there is to know about what is delivered.
+        norm_in_logits: whether the forward leaves the final norm to the logits, so that the final state, which a head
+            without aux states gets, is the last layer's output.
     """
 
     family: str
@@ -192,8 +198,10 @@ class ClassRule(msgspec.Struct, frozen=True, kw_only=True):
     malformed: Malformed = Malformed.TYPE_ERROR
     defects: tuple[Defect, ...] = ()
     default: Default = Default.LOW_MIDDLE_HIGH
+    default_needs: int = 0
     captures: Captures = Captures.STREAM
     remark: str = ""
+    norm_in_logits: bool = False
 
 
 class LaunchDefect(msgspec.Struct, frozen=True):
@@ -224,5 +232,41 @@ class NoSetter(msgspec.Struct, frozen=True):
     architectures: tuple[str, ...]
     first: str
     last: str
+    reason: str
+    source: str
+
+
+class NoRule(msgspec.Struct, frozen=True):
+    """Target classes with a way to capture that no rule covers, in a range of versions.
+
+    Attributes:
+        architectures: as in the target's config.json.
+        first, last: versions, inclusive.
+        reason: why there is none, as a clause, with what is known of what is captured.
+        source: where it was read.
+    """
+
+    architectures: tuple[str, ...]
+    first: str
+    last: str
+    reason: str
+    source: str
+
+
+class Wrapper(msgspec.Struct, frozen=True):
+    """Target classes around a language model that the target's own config names, in a range of versions.
+
+    Attributes:
+        architectures: as in the target's config.json.
+        first, last: versions, inclusive.
+        without: classes of language models that capture on their own and not inside of these.
+        reason: what happens with those.
+        source: where it was read.
+    """
+
+    architectures: tuple[str, ...]
+    first: str
+    last: str
+    without: tuple[str, ...]
     reason: str
     source: str

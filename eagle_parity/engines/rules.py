@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 import msgspec
 
 from eagle_parity.drafts import Draft
-from eagle_parity.engines.class_rules import ClassRule, LaunchDefect, NoSetter
+from eagle_parity.engines.class_rules import ClassRule, LaunchDefect, NoRule, NoSetter, Wrapper
 from eagle_parity.engines.draft_rules import BufferRule, DraftSeen, KeyRule, SpellingRule, WidthRule
 from eagle_parity.engines.engine import EngineOption
 from eagle_parity.engines.failures import Timing
@@ -39,6 +39,16 @@ class Unread(msgspec.Struct, frozen=True):
     reason: str
 
 
+class Instead(msgspec.Struct, frozen=True):
+    """An option has the engine load another class than the one that the target's config names.
+
+    Attributes:
+        architecture: under which the tables know that class.
+    """
+
+    architecture: str
+
+
 class Engine(msgspec.Struct, frozen=True, kw_only=True):
     """An engine with its tables; every rule has its own range of versions.
 
@@ -53,12 +63,17 @@ class Engine(msgspec.Struct, frozen=True, kw_only=True):
         timings: when failures show.
         classes: the rules of the target classes.
         no_setter: classes that it refuses.
+        no_rule: classes that it captures from, and that no rule covers.
+        wrappers: classes around a language model of the config's choice.
+        text_classes: the class of a language model whose config names none, by its ``model_type``.
         width_rules: how draft classes size fc, for the docs.
         buffer_rules: how the engine sizes the buffers of its CUDA graphs, for the docs.
         launch_defects: faults of a way of launching it.
+        unasked: whether a command that is given no engine answers for this one too.
         see_draft: a draft and a version and options to what the engine sees of it.
         adapt: what an option changes about a target class: the rule found for it (None: none) to the rule in force;
-            None leaves the class to ``no_setter``, ``Unread`` says that nobody has read what the option does to it.
+            None leaves the class to ``wrappers``, ``no_setter`` and ``no_rule``, ``Instead`` has another class looked
+            up, ``Unread`` says that nobody has read what the option does to it.
         spellings: how a list is written.
     """
 
@@ -74,10 +89,14 @@ class Engine(msgspec.Struct, frozen=True, kw_only=True):
     no_setter: tuple[NoSetter, ...]
     width_rules: tuple[WidthRule, ...]
     see_draft: Callable[[Draft, str, Mapping[str, str]], DraftSeen]
-    adapt: Callable[[ClassRule | None, Mapping[str, str], Target], ClassRule | Unread | None]
+    adapt: Callable[[ClassRule | None, Mapping[str, str], Target], ClassRule | Instead | Unread | None]
     spellings: tuple[SpellingRule, ...]
     buffer_rules: tuple[BufferRule, ...] = ()
     launch_defects: tuple[LaunchDefect, ...] = ()
+    unasked: bool = True
+    no_rule: tuple[NoRule, ...] = ()
+    wrappers: tuple[Wrapper, ...] = ()
+    text_classes: Mapping[str, str] = {}
 
     def _runner(self, variant: Mapping[str, str]) -> str:
         return variant.get(self.runner_option, "") if self.runner_option else ""

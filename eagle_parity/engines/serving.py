@@ -12,6 +12,7 @@ from eagle_parity.engines.class_rules import (
     ClassRule,
     Defect,
     DefectWhen,
+    NoSetter,
     default_indices,
 )
 from eagle_parity.engines.delivery import Delivery, Fit, deliver, judge_delivery, judge_width
@@ -19,7 +20,7 @@ from eagle_parity.engines.engine import PIPELINE_PARALLEL, EngineName
 from eagle_parity.engines.failures import Failure, FailureKind
 from eagle_parity.engines.ranges import in_force
 from eagle_parity.engines.reading import ask, read_ids
-from eagle_parity.engines.rules import Engine, Unread
+from eagle_parity.engines.rules import Engine, Instead, Unread
 from eagle_parity.quoting import plain
 from eagle_parity.results import Outcome, ServedWiring
 from eagle_parity.versions import in_range
@@ -28,7 +29,7 @@ from eagle_parity.wiring import EMBEDDING, POST_NORM, BoundaryEntry
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from eagle_parity.engines.class_rules import NoSetter
+    from eagle_parity.engines.class_rules import Wrapper
     from eagle_parity.targets import Target
 
 
@@ -167,7 +168,9 @@ def serve(
         return served(seen.failure)
     fit = Fit(seen, seen.width, draft, target, timing)
     if not seen.uses_aux:
-        return served(judge_width(fit, 1, 1), delivery=Delivery((POST_NORM,)))
+        before_norm = isinstance(found, ClassRule) and found.norm_in_logits
+        final: BoundaryEntry = target.num_layers if before_norm else POST_NORM
+        return served(judge_width(fit, 1, 1), delivery=Delivery((final,)))
     if not isinstance(found, ClassRule):
         return served(
             Failure(FailureKind.NO_SETTER, at_load=True, words=found.reason), unsupported=True, source=found.source
@@ -194,21 +197,78 @@ def find_class(
     """The rule for the first of the target's architectures that the tables know."""
     if not target.architectures:
         return Unjudged(f"{target.path} names no architecture, so the class that {engine.title} loads isn't known")
-    if target.residual_streams > 1:
-        return Unjudged("the target has several residual streams (hyper-connections): it has no boundaries")
     for architecture in target.architectures:
-        rule = in_force((r for r in engine.classes if architecture in r.architectures), version)
-        # An option can take a class off the way on which it is refused.
-        adapted = engine.adapt(rule, variant, target)
-        if isinstance(adapted, Unread):
-            return Unjudged(f"{engine.title} {version}: {adapted.reason}")
-        if adapted is not None and in_range(version, adapted.first, adapted.last):
-            return adapted
-        refused = in_force((r for r in engine.no_setter if architecture in r.architectures), version)
-        if adapted is None and refused is not None:
-            return refused
+        found = _look_up(engine, architecture, target, version, variant)
+        if found is None:
+            continue
+        # A class that is refused is refused whatever its states are.
+        if target.no_boundaries is None or isinstance(found, NoSetter):
+            return found
+        known = f"; {found.reason}" if isinstance(found, Unjudged) else ""
+        return Unjudged(f"boundaries are not defined where {target.no_boundaries}{known}")
+    if target.no_boundaries is not None:
+        return Unjudged(f"boundaries are not defined where {target.no_boundaries}")
     named = plain(target.architectures[0])
     return Unjudged(f"the tables have no rule for the target class {named} in {engine.title} {version}")
+
+
+def _look_up(
+    engine: Engine, architecture: str, target: Target, version: str, variant: Mapping[str, str]
+) -> ClassRule | NoSetter | Unjudged | None:
+    rule = in_force((r for r in engine.classes if architecture in r.architectures), version)
+    # An option can take a class off the way on which it is refused.
+    adapted = engine.adapt(rule, variant, target)
+    if isinstance(adapted, Unread):
+        return Unjudged(f"{engine.title} {version}: {adapted.reason}")
+    if isinstance(adapted, Instead):
+        return _without_rule(engine, adapted.architecture, version)
+    if adapted is not None:
+        return adapted if in_range(version, adapted.first, adapted.last) else None
+    wrapper = _wrapper(engine, architecture, version)
+    if wrapper is not None:
+        return _wrapped(engine, wrapper, target, version, variant)
+    return _without_rule(engine, architecture, version)
+
+
+def _without_rule(engine: Engine, architecture: str, version: str) -> NoSetter | Unjudged | None:
+    refused = in_force((r for r in engine.no_setter if architecture in r.architectures), version)
+    if refused is not None:
+        return refused
+    unruled = in_force((r for r in engine.no_rule if architecture in r.architectures), version)
+    return None if unruled is None else Unjudged(f"{engine.title} {version}: {unruled.reason} ({unruled.source})")
+
+
+def _wrapper(engine: Engine, architecture: str, version: str) -> Wrapper | None:
+    return in_force((w for w in engine.wrappers if architecture in w.architectures), version)
+
+
+def _language_model(engine: Engine, target: Target) -> str | None:
+    """The class of a wrapped language model: as its own config names it, else by that config's ``model_type``."""
+    if target.text_architectures:
+        return target.text_architectures[0]
+    model_type = target.config.get("model_type")
+    return engine.text_classes.get(model_type) if isinstance(model_type, str) else None
+
+
+def _wrapped(
+    engine: Engine, wrapper: Wrapper, target: Target, version: str, variant: Mapping[str, str]
+) -> ClassRule | NoSetter | Unjudged:
+    """What a class around a language model of the config's choice makes of that model's own rule."""
+    inner = _language_model(engine, target)
+    if inner is None:
+        return Unjudged(
+            f"{engine.title} {version}: the config of the target doesn't name the class of its language model"
+        )
+    if inner in wrapper.without:
+        return NoSetter((inner,), version, version, wrapper.reason, wrapper.source)
+    rule = in_force((r for r in engine.classes if inner in r.architectures), version)
+    adapted = engine.adapt(rule, variant, target)
+    if isinstance(adapted, ClassRule) and in_range(version, adapted.first, adapted.last):
+        return adapted
+    return Unjudged(
+        f"{engine.title} {version}: the tables have no rule for the target's language model {plain(inner)} inside of"
+        f" {plain(target.architectures[0])}"
+    )
 
 
 def _outcome(failure: Failure | None, *, unsupported: bool) -> Outcome:
@@ -238,10 +298,13 @@ def _defects(rule: ClassRule, boundaries: Sequence[BoundaryEntry], num_layers: i
 def _launch_defects(engine: Engine, target: Target, version: str, variant: Mapping[str, str]) -> tuple[Defect, ...]:
     if variant.get(PIPELINE_PARALLEL.name) != "yes":
         return ()
+    architecture = target.architectures[0]
+    if _wrapper(engine, architecture, version) is not None:
+        architecture = _language_model(engine, target) or architecture
     return tuple(
         entry.defect
         for entry in engine.launch_defects
-        if in_range(version, entry.first, entry.last) and target.architectures[0] not in entry.except_for
+        if in_range(version, entry.first, entry.last) and architecture not in entry.except_for
     )
 
 

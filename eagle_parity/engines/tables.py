@@ -44,6 +44,29 @@ def engine_tables() -> dict[str, Any]:
             for engine in ENGINES
             for refused in engine.no_setter
         ],
+        "unruled": [
+            {
+                "engine": engine.name,
+                "versions": _span(unruled.first, unruled.last),
+                "architectures": list(unruled.architectures),
+                "reason": unruled.reason,
+                "source": unruled.source,
+            }
+            for engine in ENGINES
+            for unruled in engine.no_rule
+        ],
+        "wrappers": [
+            {
+                "engine": engine.name,
+                "versions": _span(wrapper.first, wrapper.last),
+                "architectures": list(wrapper.architectures),
+                "refused_around": list(wrapper.without),
+                "reason": wrapper.reason,
+                "source": wrapper.source,
+            }
+            for engine in ENGINES
+            for wrapper in engine.wrappers
+        ],
         "widths": [
             {
                 "engine": engine.name,

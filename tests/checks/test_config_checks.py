@@ -229,10 +229,38 @@ def test_unsupported_target() -> None:
     assert named(check(draft, KIMI, "sglang@0.5.10", trained=(3, 31, 59))) == []
 
 
-def test_a_target_with_several_residual_streams_has_no_boundaries() -> None:
-    target = make_target({**LLAMA_CONFIG, "hc_mult": 4})
-    result = check(make_draft(draft_config(LLAMA_CONFIG)), target, "sglang@0.5.23", "vllm@0.32.0", trained=TRAINED)
+@pytest.mark.parametrize(
+    ("config", "words"),
+    [
+        ({**LLAMA_CONFIG, "hc_mult": 4}, "4 residual streams"),
+        ({**LLAMA_CONFIG, "architectures": ["Qwen4ExpForConditionalGeneration"], "hc_count": 2}, "2 residual streams"),
+        ({**LLAMA_CONFIG, "architectures": ["DeepseekV4ForCausalLM"]}, "4 residual streams"),
+        ({**LLAMA_CONFIG, "attn_res_block_size": 12}, "attention residuals"),
+    ],
+)
+def test_a_target_without_one_residual_stream_has_no_boundaries(config: dict[str, Any], words: str) -> None:
+    result = check(make_draft(draft_config(LLAMA_CONFIG)), make_target(config), "vllm@0.25.0", trained=TRAINED)
     assert named(result) == ["unsupported-target"]
+    assert words in only(result, "unsupported-target").message
+    assert result.verdict is Verdict.FAIL
+
+
+@pytest.mark.parametrize("off", [{"hc_mult": 1}, {"hc_mult": 4, "mhc": False}, {"attn_res_block_size": None}])
+def test_a_target_whose_streams_are_one_is_judged(off: dict[str, Any]) -> None:
+    target = make_target({**LLAMA_CONFIG, **off})
+    draft = make_draft(draft_config(LLAMA_CONFIG, **top([2, 15, 27])))
+    assert named(check(draft, target, "vllm@0.32.0", trained=(2, 15, 27))) == []
+
+
+def test_an_engine_that_refuses_is_told_whatever_the_streams() -> None:
+    target = make_target({**LLAMA_CONFIG, "architectures": ["DeepseekV4ForCausalLM"], "hc_mult": 4})
+    draft = make_draft(draft_config(LLAMA_CONFIG, **nested([2, 15, 27])))
+    alone = check(draft, target, "sglang@0.5.23", trained=TRAINED)
+    assert [f.engine for f in alone.findings if f.name == "unsupported-target"] == ["sglang@0.5.23"]
+    both = check(draft, target, "sglang@0.5.23", "vllm@0.32.0", trained=TRAINED)
+    assert [f.engine for f in both.findings if f.name == "unsupported-target"] == [None, "sglang@0.5.23"]
+    evidence = next(f.evidence for f in both.findings if f.engine is None)
+    assert "mean over its residual streams" in str(evidence["engines"])
 
 
 def test_a_class_without_a_rule_is_inconclusive() -> None:

@@ -19,6 +19,7 @@ from eagle_parity.engines.sglang import (
     DEEPSEEK_WIDTHS,
     KEYS,
     LLAMA_WIDTHS,
+    NO_RULE,
     NO_SETTER,
     SGLANG,
     VERSIONS,
@@ -258,9 +259,7 @@ def test_a_class_that_no_table_knows_is_not_guessed() -> None:
 READ = json.loads((Path(__file__).parent / "sglang_classes.json").read_text())["setters"]
 """By class, then by the file that its setter is in, "no setter" or "absent": the releases."""
 
-CLASSES_OF_RULES = sorted(
-    {a for rule in CLASSES for a in rule.architectures} | {a for refused in NO_SETTER for a in refused.architectures}
-)
+CLASSES_OF_RULES = sorted({a for rules in (CLASSES, NO_SETTER, NO_RULE) for rule in rules for a in rule.architectures})
 
 
 @pytest.mark.parametrize("architecture", CLASSES_OF_RULES)
@@ -276,7 +275,8 @@ def test_every_class_and_version_was_read_and_has_the_rule_that_was_found(archit
         assert (len(rules), len(refusals)) == (0, 1)
         assert "does not exist" not in refusals[0].reason
     else:
-        assert (len(rules), len(refusals)) == (1, 0)
+        unruled = [r for r in NO_RULE if architecture in r.architectures and in_range(version, r.first, r.last)]
+        assert (len(rules) + len(unruled), len(refusals)) == (1, 0)
 
 
 def test_every_version_has_one_rule_for_keys_and_for_each_width() -> None:
@@ -314,3 +314,36 @@ def test_sources_name_a_release_of_the_rule_s_own_range() -> None:
     assert find_engine(parse_engine("sglang@0.5.12")) is SGLANG
     for rule in CLASSES:
         assert in_range(rule.source.version, rule.first, rule.last), rule.source
+
+
+@pytest.mark.parametrize(
+    ("engine", "outcome", "words"),
+    [
+        ("sglang@0.5.9:impl=mindspore", Outcome.UNSUPPORTED, "no set_eagle3_layers_to_capture"),
+        ("sglang@0.5.8:impl=transformers", Outcome.UNSUPPORTED, "no set_eagle3_layers_to_capture"),
+        ("sglang@0.5.23:impl=transformers", Outcome.UNSUPPORTED, "does not implement"),
+        ("sglang@0.5.23:impl=sglang", Outcome.SERVES, ""),
+    ],
+)
+def test_another_implementation_loads_another_class(engine: str, outcome: Outcome, words: str) -> None:
+    target = target_of("LlamaForCausalLM")
+    served = serve_one(engine, draft_of(target, **nested([1, 2, 5])), target)
+    assert served.outcome is outcome
+    assert words in (served.failure.words if served.failure else "")
+
+
+@pytest.mark.parametrize("version", ["0.5.10", "0.5.16", "0.5.23"])
+def test_what_mindspore_captures_is_not_guessed(version: str) -> None:
+    target = target_of("Qwen3ForCausalLM")
+    (served,) = serve_all(f"sglang@{version}:impl=mindspore", draft_of(target, **nested([1, 2, 5])), target)
+    assert isinstance(served, Unjudged)
+    assert "sgl_mindspore" in served.reason
+
+
+@pytest.mark.parametrize("version", ["0.5.20", "0.5.23"])
+def test_qwen4_exp_hands_over_other_states_than_it_captures(version: str) -> None:
+    target = target_of("Qwen4ExpForConditionalGeneration")
+    (served,) = serve_all(f"sglang@{version}", draft_of(target, **nested([1, 2, 5])), target)
+    assert isinstance(served, Unjudged)
+    assert "4 residual streams" in served.reason
+    assert "in place of the captured states" in served.reason

@@ -49,7 +49,6 @@ M3, M3_VISION = "MiniMaxM3SparseForCausalLM", "MiniMaxM3SparseForConditionalGene
         ("0.5.11", QWEN_3_5, [2, 5, 9], (), REQUEST),
         ("0.5.21", "InternS2PreviewForConditionalGeneration", [2, 5, 9], (), REQUEST),
         ("0.5.21", "InternS2MobiusForConditionalGeneration", [2, 5, 9], (), REQUEST),
-        ("0.5.21", "Qwen4ExpForConditionalGeneration", [2, 5, 9], (), REQUEST),
         ("0.5.22", "InternS2PreviewForConditionalGeneration", [2, 5, 9], (3, 6, 10), SERVES),
         ("0.5.17", M3, [2, 5, 9], (), REQUEST),
         ("0.5.18", M3, [2, 5, 9], (3, 6, 10), SERVES),

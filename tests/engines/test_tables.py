@@ -11,7 +11,7 @@ def test_tables_are_json_and_every_rule_has_versions_and_a_source() -> None:
     tables = engine_tables()
     msgspec.json.encode(tables)
     assert {row["engine"] for row in tables["classes"]} == {"sglang", "vllm"}
-    for kind in ("classes", "refused", "defects"):
+    for kind in ("classes", "refused", "unruled", "wrappers", "defects"):
         assert tables[kind], kind
         for row in tables[kind]:
             assert row["versions"]

@@ -4,18 +4,21 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
-from config_cases import draft_of, make_draft, nested, serve_all, serve_one, target_of
+from config_cases import draft_of, make_draft, make_target, nested, serve_all, serve_one, target_of
 from msgspec.structs import replace
 
 from eagle_parity.drafts import IDS
 from eagle_parity.engines import parse_engine
 from eagle_parity.engines.serving import Served, Unjudged, serve
-from eagle_parity.engines.vllm import CLASSES, NO_SETTER, VERSIONS, VLLM
+from eagle_parity.engines.vllm import CLASSES, NO_RULE, NO_SETTER, VERSIONS, VLLM, WRAPPERS
 from eagle_parity.results import Outcome
 from eagle_parity.versions import in_range
+
+if TYPE_CHECKING:
+    from eagle_parity.targets import Target
 
 TOP, NESTED, LAYER_IDS = [1, 2, 3], [4, 5, 6], [2, 4, 6]
 DEFAULT = (2, 30, 58)
@@ -122,9 +125,10 @@ def test_what_changed_between_releases(
 @pytest.mark.parametrize(
     ("architecture", "words"),
     [
-        ("Mistral3ForConditionalGeneration", "chosen by its own config"),
-        ("KimiLinearForCausalLM", "attention-residual stream"),
-        ("DeepseekV41ForCausalLM", "no rule"),
+        ("Mistral3ForConditionalGeneration", "doesn't name the class of its language model"),
+        ("DeepseekV4ForCausalLM", "4 residual streams"),
+        ("DeepseekV41ForCausalLM", "the mean over its residual streams"),
+        ("HunYuanVLForConditionalGeneration", "multimodal form of the transformers backend"),
     ],
 )
 def test_what_nobody_followed_is_not_judged(architecture: str, words: str) -> None:
@@ -309,6 +313,26 @@ CANNOT = {
 }
 """They claim support, and their inner model has no taps."""
 
+NO_CHECKPOINT = {
+    f"Transformers{form}"
+    for form in (
+        "EmbeddingModel",
+        "ForCausalLM",
+        "ForSequenceClassification",
+        "MoEEmbeddingModel",
+        "MoEForCausalLM",
+        "MoEForSequenceClassification",
+        "MultiModalEmbeddingModel",
+        "MultiModalForCausalLM",
+        "MultiModalForSequenceClassification",
+        "MultiModalMoEForCausalLM",
+    )
+}
+"""Names of the backend's own classes, which no checkpoint carries."""
+
+ON_ANOTHER_PLATFORM = {"KimiLinearForCausalLM", "KimiK3ForConditionalGeneration"}
+"""Ruled on one platform, refused on another."""
+
 
 @pytest.mark.parametrize("version", VERSIONS)
 def test_every_class_and_version_was_read_and_has_the_rule_that_was_found(version: str) -> None:
@@ -317,8 +341,12 @@ def test_every_class_and_version_was_read_and_has_the_rule_that_was_found(versio
     refused = [a for r in NO_SETTER if in_range(version, r.first, r.last) for a in r.architectures]
     assert len(ruled) == len(set(ruled))
     assert len(refused) == len(set(refused))
-    assert set(ruled) <= set(read["supports"]) - CANNOT
-    assert set(refused) <= set(read["lacks"]) | CANNOT
+    others = [a for r in (*NO_RULE, *WRAPPERS) if in_range(version, r.first, r.last) for a in r.architectures]
+    assert set(ruled).isdisjoint(others)
+    assert set(ruled) | set(others) == set(read["supports"]) - CANNOT - NO_CHECKPOINT
+    assert set(refused) - ON_ANOTHER_PLATFORM == (set(read["lacks"]) | (CANNOT & set(read["supports"]))) - (
+        ON_ANOTHER_PLATFORM
+    )
     assert {r.first for r in CLASSES} | {r.first for r in NO_SETTER} <= set(VERSIONS)
 
 
@@ -332,3 +360,120 @@ def test_a_version_that_is_listed_but_not_read_gets_no_answer(architecture: str,
         variant = dict(name.options)
         served = serve(listed, draft_of(target), target, name=name, variant=variant, version="0.33.0")
         assert isinstance(served, Unjudged)
+
+
+def wrapped(architecture: str, **text: Any) -> Target:
+    return make_target(
+        {
+            "architectures": [architecture],
+            "text_config": {"num_hidden_layers": 61, "hidden_size": 64, "vocab_size": 99, **text},
+        }
+    )
+
+
+MIXIN, DELEGATES, NEMOTRON = (
+    "Mistral3ForConditionalGeneration",
+    "PixtralForConditionalGeneration",
+    "NemotronH_Nano_VL_V2",
+)
+
+
+@pytest.mark.parametrize(
+    ("engine", "target", "ids", "boundaries", "outcome"),
+    [
+        ("vllm@0.32.0:runner=v1", wrapped(MIXIN, model_type="mistral"), [8, 1, 4], (1, 4, 8), Outcome.SERVES),
+        ("vllm@0.25.0:runner=v1", wrapped(MIXIN, model_type="mistral"), [0, 4, 61], (0, 4, 61), Outcome.SERVES),
+        ("vllm@0.32.0:runner=v1", wrapped(MIXIN, architectures=[LLAMA]), [8, 1, 4], (1, 4, 8), Outcome.SERVES),
+        # DeepSeek captures on its own, not inside of a wrapper that asks its decoder; Pixtral asks its class.
+        (
+            "vllm@0.32.0:runner=v1",
+            wrapped(MIXIN, architectures=["MistralLarge3ForCausalLM"]),
+            [3, 31, 61],
+            (),
+            Outcome.UNSUPPORTED,
+        ),
+        (
+            "vllm@0.32.0:runner=v1",
+            wrapped(DELEGATES, architectures=["MistralLarge3ForCausalLM"]),
+            [3, 31, 61],
+            (3, 31, 61),
+            Outcome.SERVES,
+        ),
+        (
+            "vllm@0.32.0:runner=v1",
+            wrapped(DELEGATES, architectures=["SmolLM3ForCausalLM"]),
+            [8, 1, 4],
+            (8, 1, 4),
+            Outcome.SERVES,
+        ),
+        (
+            "vllm@0.32.0:runner=v1",
+            wrapped(MIXIN, architectures=["SmolLM3ForCausalLM"]),
+            [1, 4, 8],
+            (),
+            Outcome.UNSUPPORTED,
+        ),
+        (
+            "vllm@0.32.0:runner=v1",
+            wrapped(DELEGATES, architectures=["MixtralForCausalLM"]),
+            [1, 4, 8],
+            (),
+            Outcome.UNSUPPORTED,
+        ),
+        ("vllm@0.28.0:runner=v1", wrapped(NEMOTRON, model_type="nemotron_h"), [1, 4, 8], (), Outcome.UNSUPPORTED),
+        ("vllm@0.31.0:runner=v1", wrapped(NEMOTRON, model_type="nemotron_h"), [1, 4, 8], (1, 4, 8), Outcome.SERVES),
+    ],
+)
+def test_a_wrapper_captures_as_its_language_model_does(
+    engine: str, target: Target, ids: list[int], boundaries: tuple[int, ...], outcome: Outcome
+) -> None:
+    served = serve_one(engine, draft_of(target, **{IDS: ids}), target)
+    assert (served.boundaries, served.outcome) == (boundaries, outcome)
+
+
+@pytest.mark.parametrize("text", [{}, {"model_type": "new"}, {"architectures": ["Glm4ForCausalLM"]}])
+def test_a_wrapper_around_an_unknown_language_model_is_not_judged(text: dict[str, Any]) -> None:
+    target = wrapped(MIXIN, **text)
+    for served in serve_all("vllm@0.32.0", draft_of(target, **{IDS: TOP}), target):
+        assert isinstance(served, Unjudged)
+
+
+def test_a_wrapper_relays_pipeline_stages_as_its_language_model_does() -> None:
+    for inner, lost in ((LLAMA, False), ("GptOssForCausalLM", True)):
+        target = wrapped(MIXIN, architectures=[inner])
+        served = serve_one("vllm@0.32.0:runner=v1,pipeline-parallel=yes", draft_of(target, **{IDS: TOP}), target)
+        assert ("pipeline-stages" in [defect.name for defect in served.defects]) is lost
+
+
+@pytest.mark.parametrize(
+    ("engine", "architecture", "boundaries", "outcome"),
+    [
+        ("vllm@0.28.0:runner=v1", "KimiLinearForCausalLM", (0, 4, 61), Outcome.SERVES),
+        ("vllm@0.32.0:runner=v1", "KimiLinearForCausalLM", (0, 4, 61), Outcome.SERVES),
+        ("vllm@0.32.0:runner=v1", "KimiK3ForConditionalGeneration", (0, 4, 61), Outcome.SERVES),
+        ("vllm@0.25.0:runner=v1", "KimiLinearForCausalLM", (), Outcome.UNSUPPORTED),
+        ("vllm@0.32.0:runner=v1,platform=rocm", "KimiLinearForCausalLM", (), Outcome.UNSUPPORTED),
+        ("vllm@0.32.0:runner=v1,platform=cpu", "KimiLinearForCausalLM", (), Outcome.UNSUPPORTED),
+        ("vllm@0.32.0:runner=v1,platform=rocm", "KimiK3ForConditionalGeneration", (0, 4, 61), Outcome.SERVES),
+        ("vllm@0.32.0:runner=v1,platform=cpu", "KimiK3ForConditionalGeneration", (), Outcome.UNSUPPORTED),
+    ],
+)
+def test_kimi_linear_has_a_class_for_each_platform(
+    engine: str, architecture: str, boundaries: tuple[int, ...], outcome: Outcome
+) -> None:
+    target = target_of(architecture)
+    served = serve_one(engine, draft_of(target, **{IDS: [4, 0, 61]}), target)
+    assert (served.boundaries, served.outcome) == (boundaries, outcome)
+
+
+def test_kimi_leaves_the_final_norm_to_the_logits() -> None:
+    target = target_of("KimiLinearForCausalLM")
+    draft = draft_of(target, **nested([], use_aux_hidden_state=False))
+    assert serve_one("vllm@0.32.0:runner=v1", draft, target).boundaries == (61,)
+
+
+def test_attention_residuals_have_no_boundaries() -> None:
+    target = wrapped("KimiK3ForConditionalGeneration", attn_res_block_size=12)
+    for served in serve_all("vllm@0.32.0", draft_of(target, **{IDS: TOP}), target):
+        assert isinstance(served, Unjudged)
+        assert "attention residuals" in served.reason

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from eagle_parity.engines.class_rules import AtEmbedding, ClassRule, LaunchDefect
 from eagle_parity.engines.engine import PIPELINE_PARALLEL, EngineOption
-from eagle_parity.engines.rules import Engine, VariantRule
+from eagle_parity.engines.rules import Engine, Instead, VariantRule
 from eagle_parity.engines.sglang.apertus import APERTUS_CLASSES
 from eagle_parity.engines.sglang.bailing import BAILING_CLASSES
 from eagle_parity.engines.sglang.deepseek import DEEPSEEK_CLASSES
@@ -35,7 +35,8 @@ from eagle_parity.engines.sglang.longcat import LONGCAT_CLASSES
 from eagle_parity.engines.sglang.minimax import MINIMAX_CLASSES
 from eagle_parity.engines.sglang.qwen import QWEN_CLASSES
 from eagle_parity.engines.sglang.qwen_vision import QWEN_VISION_CLASSES
-from eagle_parity.engines.sglang.refused import NO_SETTER
+from eagle_parity.engines.sglang.refused import NO_SETTER, TRANSFORMERS
+from eagle_parity.engines.sglang.unruled import MINDSPORE, NO_RULE
 from eagle_parity.engines.sglang.versions import VERSIONS
 
 if TYPE_CHECKING:
@@ -43,7 +44,17 @@ if TYPE_CHECKING:
 
     from eagle_parity.targets import Target
 
-__all__ = ["BUFFERS", "CLASSES", "DEEPSEEK_WIDTHS", "KEYS", "LLAMA_WIDTHS", "NO_SETTER", "SGLANG", "VERSIONS"]
+__all__ = [
+    "BUFFERS",
+    "CLASSES",
+    "DEEPSEEK_WIDTHS",
+    "KEYS",
+    "LLAMA_WIDTHS",
+    "NO_RULE",
+    "NO_SETTER",
+    "SGLANG",
+    "VERSIONS",
+]
 
 EMBEDDING_CAPTURE = EngineOption(
     "embedding-capture",
@@ -51,6 +62,15 @@ EMBEDDING_CAPTURE = EngineOption(
     "patched: a build whose layer loop delivers the embedding at index 0 where the stock release does not (Llama before"
     " 0.5.22, DeepSeek and Kimi before 0.5.14)",
 )
+
+IMPL = EngineOption(
+    "impl",
+    ("sglang", "transformers", "mindspore"),
+    "--model-impl; transformers and mindspore put a class of their own in the place of the target's, and are only"
+    " assumed when named (mindspore runs on Ascend alone)",
+)
+_OTHER_CLASSES = {"transformers": TRANSFORMERS, "mindspore": MINDSPORE}
+"""Which class such a launch loads: model_loader/utils.py:106-112 (0.5.8), :228-231 (0.5.23)."""
 
 CLASSES: tuple[ClassRule, ...] = (
     *LLAMA_CLASSES,
@@ -69,8 +89,11 @@ CLASSES: tuple[ClassRule, ...] = (
 """Every class with a setter, read in every release."""
 
 
-def adapt(rule: ClassRule | None, variant: Mapping[str, str], target: Target) -> ClassRule | None:  # noqa: ARG001  an Engine's form
+def adapt(rule: ClassRule | None, variant: Mapping[str, str], target: Target) -> ClassRule | Instead | None:  # noqa: ARG001  an Engine's form
     """A patched build delivers the embedding, cloned, wherever a stock one does not."""
+    other = _OTHER_CLASSES.get(variant.get(IMPL.name, ""))
+    if other is not None:
+        return Instead(other)
     if rule is None or variant.get(EMBEDDING_CAPTURE.name) != "patched":
         return rule
     defects = tuple(d for d in rule.defects if d is not EMBEDDING_ALIAS)
@@ -81,13 +104,14 @@ SGLANG = Engine(
     name="sglang",
     title="SGLang",
     versions=VERSIONS,
-    options=(EMBEDDING_CAPTURE, PIPELINE_PARALLEL),
+    options=(EMBEDDING_CAPTURE, IMPL, PIPELINE_PARALLEL),
     variants=(VariantRule(({},), "0.5.8", "0.5.23"),),
     runner_option=None,
     key_rules=(KEYS,),
     timings=(FIRST_FORWARD,),
     classes=CLASSES,
     no_setter=NO_SETTER,
+    no_rule=NO_RULE,
     width_rules=(*LLAMA_WIDTHS, *DEEPSEEK_WIDTHS),
     buffer_rules=BUFFERS,
     launch_defects=(LaunchDefect(PIPELINE_LAST_STAGE, "0.5.8", "0.5.23"),),

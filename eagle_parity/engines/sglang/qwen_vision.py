@@ -21,7 +21,6 @@ _SINCE = {
     "0.5.11": _QWEN3_5,
     "0.5.12": ("InternS2PreviewForConditionalGeneration",),
     "0.5.18": ("InternS2MobiusForConditionalGeneration",),
-    "0.5.20": ("Qwen4ExpForConditionalGeneration",),
 }
 """Classes with Qwen3.5's kind of body, by the release in which they appeared with the setter."""
 

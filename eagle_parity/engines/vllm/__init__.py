@@ -16,37 +16,28 @@ from eagle_parity.engines.vllm.deepseek import DEEPSEEK_CLASSES, SPARSE_CPU, SPA
 from eagle_parity.engines.vllm.defects import PIPELINE_LOST
 from eagle_parity.engines.vllm.drafts import DEEPSEEK_WIDTH, LLAMA_WIDTH, QWEN3_WIDTH, see_draft
 from eagle_parity.engines.vllm.keys import KEYS, SPELLINGS, TIMINGS
+from eagle_parity.engines.vllm.kimi import KIMI, KIMI_CLASSES, kimi_platforms
 from eagle_parity.engines.vllm.native_classes import NATIVE_CLASSES
-from eagle_parity.engines.vllm.options import IMPL, PLATFORM, RUNNER
+from eagle_parity.engines.vllm.options import CPU, CUDA, IMPL, PLATFORM, ROCM, RUNNER
 from eagle_parity.engines.vllm.refused import NO_SETTER
 from eagle_parity.engines.vllm.transformers_backend import BACKEND, BACKEND_CLASSES
+from eagle_parity.engines.vllm.unruled import NO_RULE
 from eagle_parity.engines.vllm.versions import FIRST, LAST, VERSIONS
+from eagle_parity.engines.vllm.wrappers import TEXT_CLASSES, WRAPPERS
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from eagle_parity.targets import Target
 
-__all__ = ["CLASSES", "KEYS", "NO_SETTER", "VERSIONS", "VLLM"]
+__all__ = ["CLASSES", "KEYS", "NO_RULE", "NO_SETTER", "VERSIONS", "VLLM", "WRAPPERS"]
 
-CLASSES: tuple[ClassRule, ...] = (*NATIVE_CLASSES, *DEEPSEEK_CLASSES, *BACKEND_CLASSES)
+CLASSES: tuple[ClassRule, ...] = (*NATIVE_CLASSES, *DEEPSEEK_CLASSES, *KIMI_CLASSES, *BACKEND_CLASSES)
 
 _MULTIMODAL = "ForConditionalGeneration"
-_WRAPPERS = (
-    "LightOnOCRForConditionalGeneration",
-    "LlavaForConditionalGeneration",
-    "Mistral3ForConditionalGeneration",
-    "NemotronH_Nano_Omni_Reasoning_V3",
-    "NemotronH_Nano_VL_V2",
-    "NemotronH_Omni_Reasoning_V3",
-    "NemotronH_Super_Omni_Reasoning_V3",
-    "PixtralForConditionalGeneration",
-)
-"""Classes around a language model that its own config chooses."""
-
-_STREAMS_OF_THEIR_OWN = ("KimiK3ForConditionalGeneration", "KimiLinearForCausalLM")
 _RELAY_STAGES = (
     "KimiK3ForConditionalGeneration",
+    "KimiLinearForCausalLM",
     "LlamaForCausalLM",
     "MiniMaxM3SparseForCausalLM",
     "MiniMaxM3SparseForConditionalGeneration",
@@ -67,14 +58,13 @@ def adapt(rule: ClassRule | None, variant: Mapping[str, str], target: Target) ->
         if target.text_architectures or architecture.endswith(_MULTIMODAL):
             return Unread("what the multimodal form of the transformers backend captures wasn't read")
         return BACKEND
-    if architecture in _WRAPPERS:
-        return Unread("the target's language model is chosen by its own config, which the tables don't follow")
-    if architecture in _STREAMS_OF_THEIR_OWN:
-        return Unread("the class captures from its attention-residual stream, for which boundaries are not defined")
     if impl == "native" and rule is not None and rule.family == BACKEND.family:
         return None
+    platform = variant.get(PLATFORM.name, CUDA)
+    if rule is not None and rule.family == KIMI and platform not in kimi_platforms(architecture):
+        return None
     if rule is SPARSE_CUDA:
-        return {"rocm": SPARSE_ROCM, "cpu": SPARSE_CPU}.get(variant.get(PLATFORM.name, ""), rule)
+        return {ROCM: SPARSE_ROCM, CPU: SPARSE_CPU}.get(platform, rule)
     return rule
 
 
@@ -89,6 +79,9 @@ VLLM = Engine(
     timings=TIMINGS,
     classes=CLASSES,
     no_setter=NO_SETTER,
+    no_rule=NO_RULE,
+    wrappers=WRAPPERS,
+    text_classes=TEXT_CLASSES,
     width_rules=(LLAMA_WIDTH, QWEN3_WIDTH, DEEPSEEK_WIDTH),
     launch_defects=(
         LaunchDefect(PIPELINE_LOST, "0.25.0", "0.28.0"),

@@ -95,6 +95,7 @@ _SPANS: Mapping[tuple[str, str], tuple[str, ...]] = {
         "GritLM",
         "HunYuanDenseV1ForCausalLM",
         "HunYuanMoEV1ForCausalLM",
+        "HunYuanVLForConditionalGeneration",
     ),
     ("0.25.0", "0.25.0"): ("TeleChatForCausalLM",),
 }

@@ -16,9 +16,10 @@ IMPL = EngineOption(
     "--model-impl; the transformers backend concatenates in the list's order and is only assumed when named, or where"
     " vLLM uses it by itself",
 )
+CUDA, ROCM, CPU = "cuda", "rocm", "cpu"
 PLATFORM = EngineOption(
     "platform",
-    ("cuda", "rocm", "cpu"),
-    "for which the build is: DeepSeek V3.2 and GLM's DSA models have a class of their own for each; cuda unless named"
-    " (cpu stands for XPU, too)",
+    (CUDA, ROCM, CPU),
+    "for which the build is: DeepSeek V3.2, GLM's DSA models and Kimi Linear have a class of their own for each; cuda"
+    " unless named (cpu stands for XPU, too)",
 )
