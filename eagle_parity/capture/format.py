@@ -12,7 +12,12 @@ Tensors of one file, for T tokens, hidden size H and K slots:
 ``slot.0`` ...     ``dtype``   ``[T, H]`` each, in concatenation order, K of them
 ``last_state``     ``dtype``   ``[T, H]``, where the manifest has a last state
 ``loss_mask``      int64       ``[T]``, optional
+``draft_input``    ``dtype``   ``[T, K * H]``, just where it isn't the slots side by side, bit for bit
 =================  ==========  =================================================
+
+A capture of a running server has one more section in its manifest, ``live``, and what the other ranks computed in
+``ranks/<rank>/`` under the same file names, each with ``token_ids`` and ``slot.*``. What was recorded under other
+conditions (in a batch, in chunks, behind a warm prefix) is a capture of its own in ``conditions/<condition>/``.
 """
 
 from __future__ import annotations
@@ -20,7 +25,7 @@ from __future__ import annotations
 import os
 import re
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal, Self
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
 
 import msgspec
 
@@ -30,7 +35,7 @@ from eagle_parity.files import replace_when_written, write_atomically
 from eagle_parity.wiring import MAX_BOUNDARIES, BoundaryEntry, Wiring
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
     from types import TracebackType
 
     import torch
@@ -42,18 +47,26 @@ MANIFEST_NAME = "manifest.json"
 TOKEN_IDS = "token_ids"  # noqa: S105  a tensor's name
 LAST_STATE = "last_state"
 LOSS_MASK = "loss_mask"
+DRAFT_INPUT = "draft_input"
+
+RANKS_FOLDER = "ranks"
+CONDITIONS_FOLDER = "conditions"
 
 MAX_MANIFEST_BYTES = 256 * 1024 * 1024
 """A sequence's entry is about a hundred bytes: room for two million of them, and no more is parsed."""
+MANIFEST_EVERY = 100
+"""Sequences after which an unfinished recording's manifest is written again: what a killed process leaves readable."""
 MAX_SEQUENCE_TOKENS = 2**24
 """Far above any context window; a file that claims more is refused before anything is allocated."""
 MAX_HIDDEN_SIZE = 2**20
 """Far above any model; bounds what a hostile manifest can make a reader allocate for one row."""
 
 _FILE_NAME = re.compile(r"sequence_\d{6,9}\.safetensors")
+_RANK_NAME = re.compile(r"[a-z0-9.]{1,40}")
 _EXPECTED = f"a capture's {MANIFEST_NAME}, schema_version {SCHEMA_VERSION}"
 
 _Name = Annotated[str, msgspec.Meta(max_length=1024)]
+_Text = Annotated[str, msgspec.Meta(max_length=8192)]
 
 
 def slot_key(slot: int) -> str:
@@ -102,11 +115,115 @@ class CapturedSequence(msgspec.Struct, frozen=True, kw_only=True):
         name: where the tokens came from, unique within the capture.
         file: its name in the directory.
         tokens: T.
+        ranks: of a live capture, whose file this is, and then the other ranks that recorded the sequence whole.
+        draft_input: of a live capture: whether what the head's ``fc`` got is the slots side by side, bit for bit;
+            ``normed`` where the head normalises first and what it got can't be held against the slots.
     """
 
     name: _Name
     file: Annotated[str, msgspec.Meta(max_length=64)]
     tokens: Annotated[int, msgspec.Meta(ge=1, le=MAX_SEQUENCE_TOKENS)]
+    ranks: list[_Name] = []
+    draft_input: Literal["equal", "differs", "normed", "absent"] | None = None
+
+
+class LiveRank(msgspec.Struct, frozen=True, kw_only=True):
+    """One worker of the server, as it described itself.
+
+    Attributes:
+        name: unique within the server, ``tp1``.
+        group: ranks of one group compute the same rows; under attention data parallelism there are several.
+        group_size: ranks that such a group has.
+        parallel: sizes and ranks, ``{"tp_size": 2, "tp_rank": 1, ...}``.
+        tokens: rows that it stored.
+        limit: why it stopped storing; None where it didn't.
+        failures: of its hook.
+        skipped: rows that it saw and did not store, by reason.
+    """
+
+    name: Annotated[str, msgspec.Meta(pattern=f"^{_RANK_NAME.pattern}$")]
+    group: _Name
+    group_size: Annotated[int, msgspec.Meta(ge=1, le=65_536)]
+    parallel: dict[_Name, int]
+    tokens: int
+    limit: _Text | None = None
+    failures: list[_Text] = []
+    skipped: dict[_Name, int] = {}
+
+
+class IncompleteSequence(msgspec.Struct, frozen=True, kw_only=True):
+    """A sequence that was sent and that no rank recorded whole.
+
+    Attributes:
+        name: as for a sequence.
+        reason: which rows are missing, and what to change.
+    """
+
+    name: _Name
+    reason: _Text
+
+
+class Acceptance(msgspec.Struct, frozen=True, kw_only=True):
+    """What the server counted of drafts while it was captured.
+
+    Attributes:
+        drafts: verifications, each of one draft.
+        draft_tokens: tokens that were drafted; None where the release doesn't count them.
+        accepted_tokens: of these.
+        output_tokens: that the server generated.
+        source: where the counts stand.
+        other_traffic: whether they include requests that weren't the capture's.
+    """
+
+    drafts: int
+    accepted_tokens: int
+    output_tokens: int
+    source: _Text
+    other_traffic: bool
+    draft_tokens: int | None = None
+
+    @property
+    def length(self) -> float | None:
+        """Tokens a verification: the accepted ones and the one that the target adds; None without any."""
+        return None if not self.drafts else 1 + self.accepted_tokens / self.drafts
+
+    @property
+    def rate(self) -> float | None:
+        """Share of the drafted tokens that were accepted."""
+        return None if not self.draft_tokens else self.accepted_tokens / self.draft_tokens
+
+
+class LiveRecording(msgspec.Struct, frozen=True, kw_only=True):
+    """What only a running server can say.
+
+    Attributes:
+        server: its address.
+        session: the requests' mark, which the files of its spool bear too.
+        tap: where in the engine the states were taken.
+        target_class, draft_class: Python classes of the live modules.
+        layer_set: what the live target captures, in the engine's own counting: ``list`` and ``flags``.
+        draft_config: of the draft as the engine loaded it.
+        settings: options of the server that decide what a capture can see.
+        ranks: every worker that stored something.
+        incomplete: the sequences that aren't in the capture.
+        acceptance: None where the server counts nothing.
+        conditions: what was recorded beside, each in ``conditions/<condition>/``.
+        skipped_conditions: what was asked for and could not be, with the reason.
+    """
+
+    server: _Text
+    session: _Name
+    tap: _Text
+    target_class: _Text | None = None
+    draft_class: _Text | None = None
+    layer_set: dict[_Name, list[int]] | None = None
+    draft_config: dict[str, Any] | None = None
+    settings: dict[_Name, bool | int | float | str | None] = {}
+    ranks: list[LiveRank] = []
+    incomplete: list[IncompleteSequence] = []
+    acceptance: Acceptance | None = None
+    conditions: list[_Name] = []
+    skipped_conditions: dict[_Name, _Text] = {}
 
 
 class Manifest(msgspec.Struct, frozen=True, kw_only=True):
@@ -120,6 +237,7 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
         last_state: the boundary of the last state; null where none is stored, or its boundary isn't known.
         dtype: of the stored states: ``bfloat16``, ``float16`` or ``float32``.
         sequences: the files, in the order in which they were recorded.
+        live: of a running server's capture.
     """
 
     schema_version: Literal[1] = SCHEMA_VERSION
@@ -131,6 +249,7 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
     last_state: BoundaryEntry = None
     dtype: Literal["bfloat16", "float16", "float32"]
     sequences: list[CapturedSequence]
+    live: LiveRecording | None = None
 
     @property
     def wiring(self) -> Wiring:
@@ -207,8 +326,9 @@ def _check(path: Path, manifest: Manifest) -> None:
 class CaptureWriter:
     """Writes a capture, sequence by sequence; a context manager.
 
-    Leaving it normally writes the manifest with ``complete`` true. An exception, Ctrl-C too, leaves the files that are
-    complete and a manifest that lists them with ``complete`` false; none at all if there are no files.
+    Entering it writes a manifest with ``complete`` false; leaving it normally one with ``complete`` true. An exception,
+    Ctrl-C too, leaves the files that are complete and a manifest that lists them with ``complete`` false; a killed
+    process leaves the manifest of every ``MANIFEST_EVERY`` sequences.
 
     Args:
         folder: the directory; made where it isn't there.
@@ -262,9 +382,16 @@ class CaptureWriter:
             for path in self.folder.iterdir():
                 if _FILE_NAME.fullmatch(path.name):
                     path.unlink()
+            for name in (RANKS_FOLDER, CONDITIONS_FOLDER):
+                _remove_former(self.folder / name)
+            self._write_manifest()
         except OSError as error:
             raise InputError(self.folder, f"can't be written to ({error.strerror or error})") from error
         return self
+
+    def describe_live(self, live: LiveRecording) -> None:
+        """Sets or replaces what the manifest says of the running server."""
+        self._manifest = msgspec.structs.replace(self._manifest, live=live)
 
     def write(
         self,
@@ -274,8 +401,11 @@ class CaptureWriter:
         *,
         last_state: torch.Tensor | None = None,
         loss_mask: torch.Tensor | None = None,
+        draft_input: torch.Tensor | None = None,
+        draft_input_is: Literal["equal", "differs", "normed", "absent"] | None = None,
+        ranks: Mapping[str, Sequence[torch.Tensor]] | None = None,
     ) -> None:
-        """Writes one sequence; its file is whole when this returns.
+        """Writes one sequence; its files are whole when this returns.
 
         Args:
             name: where the tokens came from; a second one of the same name gets a number.
@@ -283,14 +413,15 @@ class CaptureWriter:
             slots: ``[T, H]`` a slot, in the capture's dtype.
             last_state: ``[T, H]``, just where the capture has one.
             loss_mask: integers ``[T]``.
+            draft_input: ``[T, K * H]``, what the head's ``fc`` got where it isn't the slots side by side.
+            draft_input_is: what is known of it.
+            ranks: of a live capture, each rank's own ``[T, H]`` a slot, the rank of ``slots`` first.
 
         Raises:
             ValueError: the tensors aren't what the manifest says.
-            InputError: the file can't be written.
+            InputError: a file can't be written.
         """
         import torch
-        from safetensors import SafetensorError
-        from safetensors.torch import save_file
 
         dtype: torch.dtype = getattr(torch, self._manifest.dtype)
         (tokens,) = token_ids.shape
@@ -304,34 +435,47 @@ class CaptureWriter:
             if state.shape != shape or state.dtype != dtype:
                 raise ValueError(f"{name}: {key} is {tuple(state.shape)} {state.dtype}, not {shape} {dtype}")
         tensors = {TOKEN_IDS: token_ids.to(torch.int64), **states}
-        if loss_mask is not None:
-            if loss_mask.shape != (tokens,):
-                raise ValueError(f"{name}: {LOSS_MASK} is {tuple(loss_mask.shape)}, not ({tokens},)")
-            tensors[LOSS_MASK] = loss_mask.to(torch.int64)
-        # One boundary may be two slots; the file format wants memory of its own for each.
-        seen: set[int] = set()
-        for key, tensor in tensors.items():
-            owned = tensor.detach().cpu().contiguous()
-            tensors[key] = owned.clone() if owned.data_ptr() in seen else owned
-            seen.add(tensors[key].data_ptr())
+        for key, vector in ((LOSS_MASK, loss_mask), (DRAFT_INPUT, draft_input)):
+            if vector is not None:
+                if vector.shape[0] != tokens:
+                    raise ValueError(f"{name}: {key} is {tuple(vector.shape)}, not ({tokens}, ...)")
+                tensors[key] = vector.to(torch.int64) if key == LOSS_MASK else vector
+        file = f"sequence_{len(self._sequences):06d}.safetensors"
+        first, *others = ranks or {"": ()}
+        for rank in others:
+            folder = self.folder / RANKS_FOLDER / rank
+            folder.mkdir(parents=True, exist_ok=True)
+            own = {slot_key(i): state for i, state in enumerate((ranks or {})[rank])}
+            _write_tensors(folder / file, {TOKEN_IDS: tensors[TOKEN_IDS], **own})
+        _write_tensors(self.folder / file, tensors)
         entry = CapturedSequence(
-            name=self._unique(name), file=f"sequence_{len(self._sequences):06d}.safetensors", tokens=tokens
+            name=self._unique(name),
+            file=file,
+            tokens=tokens,
+            ranks=[first, *others] if ranks else [],
+            draft_input=draft_input_is,
         )
-        try:
-            with replace_when_written(self.folder / entry.file, private=True) as temporary:
-                save_file(tensors, temporary)
-        except SafetensorError as failure:  # how the library tells a full disk
-            raise InputError(self.folder / entry.file, f"can't be written ({failure})") from failure
         self._sequences.append(entry)
         self._names.add(entry.name)
+        if len(self._sequences) % MANIFEST_EVERY == 0:
+            self._write_manifest()
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if kind is None or self._sequences:
-            self._manifest = msgspec.structs.replace(self._manifest, complete=kind is None)
-            data = msgspec.json.format(msgspec.json.encode(self.manifest), indent=2) + b"\n"
-            write_atomically(self.folder / MANIFEST_NAME, data, private=True)
+        if kind is not None and not self._sequences:
+            (self.folder / MANIFEST_NAME).unlink(missing_ok=True)
+            return
+        self._manifest = msgspec.structs.replace(self._manifest, complete=kind is None and not self._is_cut_short)
+        self._write_manifest()
+
+    @property
+    def _is_cut_short(self) -> bool:
+        return self._manifest.live is not None and bool(self._manifest.live.incomplete)
+
+    def _write_manifest(self) -> None:
+        data = msgspec.json.format(msgspec.json.encode(self.manifest), indent=2) + b"\n"
+        write_atomically(self.folder / MANIFEST_NAME, data, private=True)
 
     def _unique(self, name: str) -> str:
         name = name[:1000]  # room for the number below the manifest's bound
@@ -340,6 +484,31 @@ class CaptureWriter:
             count += 1
             unique = f"{name} ({count})"
         return unique
+
+
+def _write_tensors(path: Path, tensors: Mapping[str, torch.Tensor]) -> None:
+    from safetensors import SafetensorError
+    from safetensors.torch import save_file
+
+    # One boundary may be two slots; the file format wants memory of its own for each.
+    seen: set[int] = set()
+    stored: dict[str, torch.Tensor] = {}
+    for key, tensor in tensors.items():
+        owned = tensor.detach().cpu().contiguous()
+        stored[key] = owned.clone() if owned.data_ptr() in seen else owned
+        seen.add(stored[key].data_ptr())
+    try:
+        with replace_when_written(path, private=True) as temporary:
+            save_file(stored, temporary)
+    except SafetensorError as failure:  # how the library tells a full disk
+        raise InputError(path, f"can't be written ({failure})") from failure
+
+
+def _remove_former(folder: Path) -> None:
+    """Removes what a former capture left in a folder of its own making; anything else stays."""
+    for path in folder.rglob("*"):
+        if _FILE_NAME.fullmatch(path.name) or (path.name == MANIFEST_NAME and is_capture(path.parent)):
+            path.unlink()
 
 
 def check_output(folder: str | Path, *, overwrite: bool) -> None:

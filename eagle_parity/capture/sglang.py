@@ -1,0 +1,324 @@
+"""The capture hook inside SGLang's workers: what the target hands to the draft head, and what the head's ``fc`` gets.
+
+Two ways in, none of which changes SGLang:
+
+- ``--forward-hooks``, with ``factory`` as the hook factory (SGLang 0.5.10 and newer). ``eagle-parity capture sglang
+  --launch-flags`` prints the flag.
+- the plugin group ``sglang.srt.plugins``, with ``register`` (SGLang 0.5.11 and newer): the package is installed beside
+  SGLang and ``EAGLE_PARITY_SPOOL`` names a folder; no flag.
+
+Why these modules are hooked, from SGLang's own code (0.5.10 to 0.5.23):
+
+- ``logits_processor``: every class that can serve EAGLE-3 hands it ``(input_ids, hidden_states, lm_head, forward_batch,
+  aux_hidden_states)`` by position; the auxiliary states are complete there, after every deferred all-reduce. What a
+  decoder layer returns is a partial sum of one rank (``layers/layer_boundary``, 0.5.21 and newer), so no layer is hooked.
+- ``model``: holds ``layers_to_capture`` or the layers' flags, which is what the engine really captures.
+- ``model.fc`` of the draft: its argument is the concatenation itself.
+
+It imports torch, safetensors and the standard library, and SGLang where it is called by it.
+"""
+
+from __future__ import annotations
+
+import functools
+import importlib
+import importlib.metadata
+import itertools
+import json
+import os
+from typing import TYPE_CHECKING, Any
+
+from eagle_parity.capture.spool import DEFAULT_MAX_TOKENS, MAX_TOKENS_ENV, SPOOL_ENV, Spool, logger
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    import torch
+    from torch import nn
+
+    from eagle_parity.capture.spool import Mark
+
+TARGET_MODULES = (
+    "logits_processor",
+    "model",
+    "model.fc",
+    "language_model.logits_processor",
+    "language_model.model",
+)
+"""Names, as ``--forward-hooks`` matches them; ``language_model.`` is where Kimi's and other wrappers keep them."""
+
+_PREFILL_MODES = frozenset({"EXTEND", "MIXED"})
+"""``ForwardMode`` of a prompt's rows. What verification and decoding give belongs to drafts that may be rejected."""
+_AUX, _FORWARD_BATCH, _HIDDEN, _INPUT_IDS = 4, 3, 1, 0
+"""Positions of ``LogitsProcessor.forward``'s arguments (``layers/logits_processor.py``, 0.5.10 to 0.5.23)."""
+_MAX_CONFIG_CHARS = 65_536
+
+_LAYER_LIST = "layers_to_capture"
+_LAYER_FLAG = "_is_layer_to_capture"
+"""How the classes without a list mark a decoder layer (``models/qwen3_moe.py`` and its kin); some have both."""
+
+_spools: dict[str, Spool] = {}
+"""One a process: the runners of target and draft live in the same one and share counters."""
+
+
+def factory(config: Mapping[str, Any] | None = None) -> Callable[..., None]:
+    """The hook factory of ``--forward-hooks``; called once for the target's model and once for the draft's.
+
+    Args:
+        config: ``{"spool": folder, "max_tokens": rows}``, as the launch flag has it.
+    """
+    config = config or {}
+    folder = str(config.get("spool") or os.environ.get(SPOOL_ENV, ""))
+    limit = config.get("max_tokens") or os.environ.get(MAX_TOKENS_ENV) or DEFAULT_MAX_TOKENS
+    if not folder:
+        logger.warning("eagle-parity: no spool folder in the hook's config; nothing will be captured")
+        return _do_nothing
+    return _Tap(folder, int(limit)).on_forward
+
+
+def register() -> None:
+    """The entry point of SGLang's plugins: hooks every model that is loaded, if a spool folder is named."""
+    if not os.environ.get(SPOOL_ENV):
+        return
+    from sglang.srt.plugins.hook_registry import HookRegistry, HookType
+
+    def after_load(result: Any, runner: Any, *_: Any, **__: Any) -> Any:
+        try:
+            _attach(runner.model)
+        except Exception:
+            logger.exception("eagle-parity: the capture hook could not be attached; the server goes on")
+        return result
+
+    HookRegistry.register("sglang.srt.model_executor.model_runner.ModelRunner.load_model", after_load, HookType.AFTER)
+
+
+def _attach(model: nn.Module) -> None:
+    hook = factory()
+    for name, module in model.named_modules():
+        if name in TARGET_MODULES:
+            module.register_forward_hook(hook)
+
+
+def _do_nothing(*_: object) -> None:
+    """The hook of a configuration that can't be used."""
+
+
+class _Tap:
+    """What one model's hooks share; target and draft have one each."""
+
+    def __init__(self, folder: str, max_tokens: int) -> None:
+        self.folder = folder
+        self.max_tokens = max_tokens
+        self.inner: Any = None  # the module that holds the decoder layers
+        self.fc: Any = None
+        self.fc_input: torch.Tensor | None = None
+        self.broken = False
+
+    def on_forward(self, module: nn.Module, args: tuple[Any, ...], output: object) -> None:  # noqa: ARG002  the signature of a forward hook
+        """Called by torch after each hooked module's forward."""
+        if self.broken:
+            return
+        marks: list[Mark | None] = []
+        try:
+            name = type(module).__name__
+            if name.endswith("LogitsProcessor"):
+                self._on_logits(args, marks)
+                self.fc_input = None
+            elif hasattr(module, "layers"):
+                self.inner = module
+            else:
+                # fc runs before the draft's logits processor, which knows whose rows these are.
+                self.fc, self.fc_input = module, args[0] if args else None
+        except Exception as error:  # noqa: BLE001  nothing may reach the engine
+            self._fail(marks, error)
+
+    def _on_logits(self, args: tuple[Any, ...], marks: list[Mark | None]) -> None:
+        batch = args[_FORWARD_BATCH] if len(args) > _FORWARD_BATCH else None
+        request_ids = getattr(batch, "rids", None)
+        if not request_ids:
+            return
+        spool = self._spool()
+        marks.extend(spool.marks(request_ids))
+        if not marks:
+            return
+        mode = getattr(batch.forward_mode, "name", str(batch.forward_mode))
+        lengths = batch.extend_seq_lens_cpu
+        session_of = {mark.session for mark in marks if mark is not None}
+        is_draft = self.fc is not None
+        for session in session_of:
+            if not spool.described(session, "draft" if is_draft else "target"):
+                spool.describe(session, self._facts(args, is_draft=is_draft))
+        if mode not in _PREFILL_MODES or lengths is None:
+            for session in session_of:
+                spool.count(session, f"rows of {mode}", int(args[_HIDDEN].shape[0]))
+            return
+        ends = list(itertools.accumulate(int(length) for length in lengths))
+        spans = [slice(start, end) for start, end in itertools.pairwise([0, *ends])]
+        ids = {"token_ids": args[_INPUT_IDS], "positions": batch.positions}
+        for session in session_of:
+            spool.count(session, "padding rows", max(0, int(args[_INPUT_IDS].shape[0]) - ends[-1]))
+        if is_draft:
+            if self.fc_input is not None:
+                spool.write("draft", {**ids, "draft_input": self.fc_input}, marks, spans, mode=mode)
+            return
+        aux = args[_AUX] if len(args) > _AUX else None
+        if aux is None:
+            spool.fail(marks, "the target hands over no auxiliary states: this server runs no EAGLE-3 head")
+            return
+        states = {"packed": aux} if hasattr(aux, "shape") else {f"slot.{i}": slot for i, slot in enumerate(aux)}
+        spool.write("aux", {**ids, **states, "last_state": args[_HIDDEN]}, marks, spans, mode=mode)
+
+    def _fail(self, marks: Sequence[Mark | None], error: Exception) -> None:
+        try:
+            if self.folder in _spools:
+                _spools[self.folder].fail(marks, error)
+            else:
+                # The spool itself can't be used: say it once and get out of the way.
+                self.broken = True
+                logger.warning("eagle-parity: the spool %s can't be used, nothing is captured: %s", self.folder, error)
+        except Exception:
+            self.broken = True
+            logger.exception("eagle-parity: the capture hook failed; the server goes on without it")
+
+    def _spool(self) -> Spool:
+        if self.folder not in _spools:
+            _spools[self.folder] = Spool(self.folder, rank_name(parallel_facts()), max_tokens=self.max_tokens)
+        return _spools[self.folder]
+
+    def _facts(self, args: tuple[Any, ...], *, is_draft: bool) -> dict[str, Any]:
+        inner, fc = self.inner, self.fc
+        config = getattr(inner, "config", None)
+        if is_draft:
+            normed = getattr(inner, "input_norm", None) is not None or getattr(inner, "fc_norm", None) is not None
+            return {
+                "draft": {
+                    "model_class": _class_of(inner),
+                    "fc_class": _class_of(fc),
+                    "fc_weight": list(fc.weight.shape) if getattr(fc, "weight", None) is not None else None,
+                    "normed_before_fc": normed,
+                    "config": _config_of(config),
+                }
+            }
+        aux = args[_AUX] if len(args) > _AUX else None
+        return {
+            "engine": {"name": "sglang", "version": _version("sglang")},
+            "parallel": parallel_facts(),
+            "server": _server_facts(),
+            "tap": "logits_processor arguments: "
+            + ("none" if aux is None else "one packed tensor" if hasattr(aux, "shape") else "a list of states"),
+            "target": {
+                "model_class": _class_of(inner),
+                "config": _config_of(config),
+                "num_layers": len(inner.layers) if inner is not None else None,
+                "hidden_size": int(args[_HIDDEN].shape[-1]),
+                "dtype": str(args[_HIDDEN].dtype).removeprefix("torch."),
+                "layer_set": layer_set(inner),
+            },
+        }
+
+
+def layer_set(inner: Any) -> dict[str, list[int]] | None:
+    """What the live module captures, in its own indices: the list it holds, and the layers that bear a mark.
+
+    Args:
+        inner: the module that holds the decoder layers.
+    """
+    found = {}
+    if getattr(inner, _LAYER_LIST, None) is not None:
+        found["list"] = [int(index) for index in getattr(inner, _LAYER_LIST)]
+    layers = list(getattr(inner, "layers", ()))
+    if any(hasattr(layer, _LAYER_FLAG) for layer in layers):
+        found["flags"] = [index for index, layer in enumerate(layers) if getattr(layer, _LAYER_FLAG, False)]
+    return found or None
+
+
+def parallel_facts() -> dict[str, int]:
+    """Sizes and ranks of this worker, by whichever of SGLang's ways this release has.
+
+    ``runtime_context.get_parallel`` (0.5.17 and newer) or ``distributed.parallel_state`` with ``layers.dp_attention``.
+    """
+    wanted = (
+        "tp_size",
+        "tp_rank",
+        "pp_size",
+        "pp_rank",
+        "attn_tp_size",
+        "attn_tp_rank",
+        "attn_dp_size",
+        "attn_dp_rank",
+    )
+    try:
+        parallel = importlib.import_module("sglang.srt.runtime_context").get_parallel()
+    except ImportError:
+        state = importlib.import_module("sglang.srt.distributed.parallel_state")
+        attention = importlib.import_module("sglang.srt.layers.dp_attention")
+        found = {
+            "tp_size": state.get_tensor_model_parallel_world_size(),
+            "tp_rank": state.get_tensor_model_parallel_rank(),
+            "pp_size": state.get_pp_group().world_size,
+            "pp_rank": state.get_pp_group().rank_in_group,
+            "attn_tp_size": attention.get_attention_tp_size(),
+            "attn_tp_rank": attention.get_attention_tp_rank(),
+            "attn_dp_size": attention.get_attention_dp_size(),
+            "attn_dp_rank": attention.get_attention_dp_rank(),
+        }
+    else:
+        found = {name: getattr(parallel, name, None) for name in wanted}
+    return {name: int(value) for name, value in found.items() if value is not None}
+
+
+def rank_name(parallel: Mapping[str, int]) -> str:
+    """A name that no other worker of the server has: ``tp1``, ``pp1.tp0``."""
+    pipeline = f"pp{parallel['pp_rank']}." if parallel.get("pp_size", 1) > 1 else ""
+    return f"{pipeline}tp{parallel.get('tp_rank', 0)}"
+
+
+def _server_facts() -> dict[str, Any]:
+    """Options of the running server that decide what a capture can see."""
+    names = (
+        "chunked_prefill_size",
+        "disable_radix_cache",
+        "disable_cuda_graph",
+        "attention_backend",
+        "quantization",
+        "kv_cache_dtype",
+        "speculative_algorithm",
+        "speculative_draft_model_path",
+        "model_path",
+        "enable_mixed_chunk",
+    )
+    for module, name in (
+        ("sglang.srt.runtime_context", "get_server_args"),  # 0.5.17 and newer
+        ("sglang.srt.server_args", "get_global_server_args"),
+    ):
+        try:
+            arguments = getattr(importlib.import_module(module), name)()
+        except Exception:  # noqa: BLE001, S112  each release has its own way, and these are facts for the reader only
+            continue
+        return {name: value for name in names if _is_plain(value := getattr(arguments, name, None))}
+    return {}
+
+
+def _is_plain(value: object) -> bool:
+    return isinstance(value, str | int | float | bool)
+
+
+def _config_of(config: Any) -> dict[str, Any] | None:
+    """A config as JSON, where it is one of moderate size."""
+    try:
+        text = json.dumps(config.to_dict(), default=str)
+    except Exception:  # noqa: BLE001  any class of any checkpoint
+        return None
+    return json.loads(text) if len(text) <= _MAX_CONFIG_CHARS else None
+
+
+def _class_of(module: object) -> str | None:
+    return None if module is None else f"{type(module).__module__}.{type(module).__qualname__}"
+
+
+@functools.cache
+def _version(distribution: str) -> str | None:
+    try:
+        return importlib.metadata.version(distribution)
+    except importlib.metadata.PackageNotFoundError:
+        return None

