@@ -10,7 +10,8 @@ import msgspec
 
 from eagle_parity.checks.root_cause import RootCause, find_root_cause
 from eagle_parity.drafts import Family
-from eagle_parity.engines.remedies import ConfigChange, NoChange, remedy
+from eagle_parity.engines.ranges import in_force
+from eagle_parity.engines.remedies import ConfigChange, NoChange, remedy, with_list
 from eagle_parity.engines.resolved import Resolved
 from eagle_parity.engines.serving import Served, Unjudged, id_of, serve
 from eagle_parity.quoting import evidence_value
@@ -175,16 +176,17 @@ class ConfigSubject:
         if readable is None:
             return served.default
         version = evaluation.version or served.name.version
-        key = evaluation.engine.id_key(version)
-        if key is None:
+        rule = in_force(evaluation.engine.spellings, version)
+        if rule is None:
             return False
-        moved = self.draft.with_changes({key: list(readable.ids or ())})
+        ids = list(readable.ids or ())
+        moved, variant = with_list(rule, self.draft, served.variant, ids=ids, values={rule.key: ids})
         other = serve(
             evaluation.engine,
             moved,
             self.target,
             name=evaluation.name,
-            variant=served.variant,
+            variant=variant,
             version=version,
         )
         return isinstance(other, Unjudged) or (other.boundaries, other.outcome) != (served.boundaries, served.outcome)

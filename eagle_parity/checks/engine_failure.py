@@ -8,7 +8,7 @@ from eagle_parity.checks.check import Check
 from eagle_parity.engines.failures import FailureKind
 from eagle_parity.findings import ENGINE_FAILURE
 from eagle_parity.results import Outcome
-from eagle_parity.wiring import format_boundaries
+from eagle_parity.wiring import EMBEDDING, POST_NORM, format_boundaries
 
 if TYPE_CHECKING:
     from eagle_parity.checks.check import Outcomes
@@ -77,7 +77,10 @@ def ids_without_a_layer(group: Variants) -> list[str]:
     return [
         f"id {number}" if number == index else f"id {number} (which asks for the state before layer {index})"
         for number, index in zip(served.ids or (), served.asked, strict=False)
-        if index is not None and index not in served.boundaries and index not in dict(served.wrapped)
+        if index is not None
+        and index not in served.boundaries
+        and index not in dict(served.wrapped)
+        and not (index == EMBEDDING and POST_NORM in served.boundaries)
     ]
 
 

@@ -53,12 +53,11 @@ def find_root_cause(
     if any(defect.feeds_no_boundary for defect in served.defects):
         return RootCause(findings.KNOWN_ENGINE_DEFECT)
     difference = _compare(trained, served.boundaries)
-    if trained is not None and difference is None:
+    if trained is not None and difference is None and None not in served.boundaries:
         return None
-    if not served.default and len(served.boundaries) < len(served.asked):
-        # Nothing notices: what is fed is short of what the list names, whatever the head was trained on.
-        repeated = len(set(served.asked)) < len(served.asked)
-        return RootCause(findings.LAYER_IDS_DUPLICATE if repeated else findings.LAYER_ID_OUT_OF_RANGE, difference)
+    lost = _lost_state(served)
+    if lost is not None:
+        return RootCause(lost, difference)
     if misplaced and served.default:
         return RootCause(findings.LAYER_IDS_IGNORED, difference)
     if served.wrapped:
@@ -72,6 +71,19 @@ def find_root_cause(
         "missing-embedding": findings.MISSING_EMBEDDING,
     }
     return RootCause(kinds.get(difference.name, findings.LAYER_ID_CONVENTION), difference)
+
+
+def _lost_state(served: Served) -> FindingKind | None:
+    """The fault by which a state that the list names isn't fed and nothing notices, whatever the head was trained on.
+
+    The slot is missing, or it is fed with what is no state: an entry that isn't known here is wrong.
+    """
+    if None in served.boundaries:
+        return findings.LAYER_ID_OUT_OF_RANGE
+    if served.default or len(served.boundaries) >= len(served.asked):
+        return None
+    repeated = len(set(served.asked)) < len(served.asked)
+    return findings.LAYER_IDS_DUPLICATE if repeated else findings.LAYER_ID_OUT_OF_RANGE
 
 
 def _ascending(served: Served) -> bool:

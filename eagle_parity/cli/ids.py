@@ -27,9 +27,7 @@ def ids(
     ],
     engine: Annotated[
         list[str] | None,
-        typer.Option(
-            "--engine", metavar="E", help="For which engines; without it, the newest known version of every one."
-        ),
+        typer.Option("--engine", metavar="E", help="For which engines; without it, the newest known SGLang and vLLM."),
     ] = None,
     draft: Annotated[
         str | None,

@@ -81,6 +81,10 @@ class AtEmbedding(StrEnum):
     FINAL_NORM_LAST = "is id -1, the state after the final norm, which goes last"
 
 
+FINAL_NORM = frozenset({AtEmbedding.FINAL_NORM_FIRST, AtEmbedding.FINAL_NORM_LAST})
+"""Where index 0 stands for the state after the final norm."""
+
+
 class Outside(StrEnum):
     """What the forward does with an index that no layer has."""
 

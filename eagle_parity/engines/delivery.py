@@ -11,7 +11,7 @@ from eagle_parity.engines.class_rules import AtEmbedding, Captures, ClassRule, D
 from eagle_parity.engines.draft_rules import BufferRule, DraftSeen, FcSkip, WidthRule
 from eagle_parity.engines.failures import Failure, FailureKind, Timing
 from eagle_parity.targets import Target
-from eagle_parity.wiring import EMBEDDING, BoundaryEntry
+from eagle_parity.wiring import EMBEDDING, POST_NORM, BoundaryEntry
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -38,6 +38,8 @@ def deliver(rule: ClassRule, asked: Sequence[int | None], num_layers: int) -> De
     """
     if rule.captures is Captures.NOTHING:
         return Delivery(())
+    if rule.outside is Outside.UNWRITTEN:
+        return Delivery(_every_slot(rule, asked, num_layers))
     last = num_layers if rule.reaches_last else num_layers - 1
     first = 1 if rule.embedding is AtEmbedding.LOOKUP_ERROR else EMBEDDING
     given: list[int] = []
@@ -59,6 +61,15 @@ def deliver(rule: ClassRule, asked: Sequence[int | None], num_layers: int) -> De
     if rule.captures is Captures.BRANCH:
         return Delivery(tuple(index if index == EMBEDDING else None for index in unique), tuple(wrapped), lost)
     return Delivery(tuple(unique), tuple(wrapped), lost)
+
+
+def _every_slot(rule: ClassRule, asked: Sequence[int | None], num_layers: int) -> tuple[BoundaryEntry, ...]:
+    """One slot for each asked index, in ascending order; None where no layer answers, so that nothing is written."""
+    indices = sorted({index for index in asked if index is not None})
+    if rule.embedding is AtEmbedding.FINAL_NORM_LAST and indices[:1] == [EMBEDDING]:
+        indices.append(indices.pop(0))
+    named: dict[int, BoundaryEntry] = {index: index for index in range(1, num_layers + 1)} | {EMBEDDING: POST_NORM}
+    return tuple(named.get(index) for index in indices)
 
 
 class Fit(msgspec.Struct, frozen=True):

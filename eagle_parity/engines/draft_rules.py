@@ -108,12 +108,16 @@ class SpellingRule(msgspec.Struct, frozen=True):
         key: the one place that every stock launch reads.
         spellings: the ways of writing that a remedy tries, best first: keys to ``IDS``, ``COUNT``, or a value.
         first, last: versions, inclusive.
+        option: of the engine, by which a launch's own list is stated; "" where the list stands in the draft's config.
+        file: what the keys are written into, where that isn't the draft's config.
     """
 
     key: str
     spellings: tuple[Mapping[str, object], ...]
     first: str
     last: str
+    option: str = ""
+    file: str = ""
 
 
 class DraftSeen(msgspec.Struct, frozen=True):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -9,9 +10,13 @@ import msgspec
 from eagle_parity.errors import UsageError
 from eagle_parity.quoting import quoted
 from eagle_parity.versions import known_version, spell_version
+from eagle_parity.wiring import MAX_BOUNDARIES
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
+
+_DIGITS = 9
+"""More than any layer's number has; a longer one is no list of layers."""
 
 
 class EngineOption(msgspec.Struct, frozen=True):
@@ -19,13 +24,25 @@ class EngineOption(msgspec.Struct, frozen=True):
 
     Attributes:
         name: ``runner``.
-        values: what it can be.
+        values: what it can be; none where it is a list of numbers, written ``1+29+57``.
         meaning: one line for ``--help`` and the docs.
     """
 
     name: str
     values: tuple[str, ...]
     meaning: str
+
+    def takes(self, value: str) -> bool:
+        """Whether this can be its value."""
+        return value in self.values if self.values else _NUMBERS.fullmatch(value) is not None
+
+    @property
+    def known(self) -> str:
+        """What it can be, in words."""
+        return ", ".join(self.values) or "a list such as 1+29+57"
+
+
+_NUMBERS = re.compile(rf"-?\d{{1,{_DIGITS}}}(?:\+-?\d{{1,{_DIGITS}}}){{0,{MAX_BOUNDARIES - 1}}}")
 
 
 PIPELINE_PARALLEL = EngineOption(
@@ -90,8 +107,7 @@ def parse_engine_name(
         if option is None:
             known = ", ".join(o.name for o in options[engine]) or "none"
             raise UsageError(f"--engine {quoted(text)}: {engine} has no option {quoted(key)}; known: {known}")
-        if value not in option.values:
-            known = ", ".join(option.values)
-            raise UsageError(f"--engine {quoted(text)}: {key} can't be {quoted(value)}; known: {known}")
+        if not option.takes(value):
+            raise UsageError(f"--engine {quoted(text)}: {key} can't be {quoted(value)}; known: {option.known}")
         chosen[key] = value
     return EngineName(engine, spelt, tuple(sorted(chosen.items())))

@@ -60,6 +60,9 @@ def read_ids(seen: DraftSeen, rule: KeyRule) -> IdReading:
 def ask(rule: ClassRule, reading: IdReading, num_layers: int) -> tuple[int | None, ...] | Failure:
     """The indices that the target class asks for; None for an entry that never matches a layer."""
     if reading.default:
+        if num_layers < rule.default_needs:
+            words = f"ValueError at load: the default needs {rule.default_needs} layers, the target has {num_layers}"
+            return Failure(FailureKind.OUT_OF_RANGE, at_load=True, words=words)
         return default_indices(rule.default, num_layers)
     entries = reading.raw
     if not isinstance(entries, list):

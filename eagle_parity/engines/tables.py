@@ -7,10 +7,12 @@ from typing import TYPE_CHECKING, Any
 from eagle_parity.engines import ENGINES
 from eagle_parity.engines.class_rules import AtEmbedding, Outside
 from eagle_parity.engines.draft_rules import Placeholder
+from eagle_parity.engines.reference import TRANSFORMERS
 
 if TYPE_CHECKING:
     from eagle_parity.engines.class_rules import ClassRule
     from eagle_parity.engines.draft_rules import BufferRule, WidthRule
+    from eagle_parity.engines.engine import EngineOption
     from eagle_parity.engines.rules import Engine
 
 
@@ -22,12 +24,12 @@ def engine_tables() -> dict[str, Any]:
                 "engine": engine.name,
                 "title": engine.title,
                 "versions": list(engine.versions),
-                "options": {option.name: list(option.values) for option in engine.options},
+                "options": {option.name: _values(option) for option in engine.options},
             }
             for engine in ENGINES
         ],
         "options": [
-            {"engine": engine.name, "option": option.name, "values": list(option.values), "meaning": option.meaning}
+            {"engine": engine.name, "option": option.name, "values": _values(option), "meaning": option.meaning}
             for engine in ENGINES
             for option in engine.options
         ],
@@ -94,6 +96,7 @@ def engine_tables() -> dict[str, Any]:
                 "engine": engine.name,
                 "versions": _span(rule.first, rule.last),
                 "key": rule.key,
+                "into": rule.file or "the draft's config.json",
                 "spellings": [
                     " and ".join(f"{key}: {_value(v)}" for key, v in each.items()) for each in rule.spellings
                 ],
@@ -142,7 +145,21 @@ def engine_tables() -> dict[str, Any]:
             for engine in ENGINES
             for entry in engine.launch_defects
         ],
+        "references": [
+            {
+                "reference": TRANSFORMERS.name,
+                "versions": ", ".join(TRANSFORMERS.versions),
+                "index": TRANSFORMERS.index,
+                "last_index": TRANSFORMERS.last,
+                "serves": "no EAGLE-3 head",
+                "source": TRANSFORMERS.source,
+            }
+        ],
     }
+
+
+def _values(option: EngineOption) -> list[str]:
+    return list(option.values) or [option.known]
 
 
 def _key_rows(engine: Engine) -> list[dict[str, Any]]:

@@ -14,6 +14,7 @@ from eagle_parity.errors import UsageError
         "sglang@0.5.12.post1",
         "sglang@0.5.12:embedding-capture=patched",
         "vllm@0.32.0:impl=transformers,runner=v2",
+        "tensorrt-llm@1.2.0rc2:ids=-1+2+18,one-model=no",
     ],
 )
 def test_names_are_written_as_they_are_read(text: str) -> None:
@@ -27,13 +28,21 @@ def test_options_are_sorted_and_v_is_dropped() -> None:
 @pytest.mark.parametrize(
     ("text", "listed"),
     [
-        ("tensorrt@1.0", "known: sglang, vllm"),
+        ("tensorrt@1.0", "known: sglang, vllm, tensorrt-llm"),
         ("sglang", "no version"),
         ("sglang@", "no version"),
         ("sglang@newest", "no version"),
         ("sglang@0.5.12:runner=v2", "known: embedding-capture"),
         ("vllm@0.32.0:runner=v3", "known: v1, v2"),
         ("vllm@0.32.0:runner", "known: v1, v2"),
+        ("trtllm@1.2.0rc2", "known: sglang, vllm, tensorrt-llm"),
+        ("tensorrt-llm@1.2.0rc2:ids=", "a list such as 1"),
+        ("tensorrt-llm@1.2.0rc2:ids=1+", "a list such as 1"),
+        ("tensorrt-llm@1.2.0rc2:ids=1.5", "a list such as 1"),
+        ("tensorrt-llm@1.2.0rc2:ids=" + "9" * 5000, "a list such as 1"),
+        ("tensorrt-llm@1.2.0rc2:ids=" + "+".join(["1"] * 5000), "a list such as 1"),
+        ("transformers@5.19.0", "capture transformers"),
+        ("transformers", "capture transformers"),
     ],
 )
 def test_what_is_not_known_is_answered_with_what_is(text: str, listed: str) -> None:
@@ -76,5 +85,5 @@ def test_an_engine_that_is_named_twice_is_resolved_once_and_in_order() -> None:
     assert [str(r.name) for r in resolve_engines(names, assume_nearest=False)] == ["vllm@0.32.0", "sglang@0.5.12"]
 
 
-def test_the_newest_engines_are_one_each() -> None:
+def test_the_newest_engines_are_one_each_of_those_that_are_answered_for_unasked() -> None:
     assert [name.label for name in newest_engines()] == ["sglang@0.5.23", "vllm@0.32.0"]

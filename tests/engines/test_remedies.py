@@ -11,7 +11,8 @@ from eagle_parity.drafts import IDS, NESTED_IDS
 from eagle_parity.engines import ENGINES, find_engine, parse_engine
 from eagle_parity.engines.class_rules import Captures
 from eagle_parity.engines.engine import EngineName
-from eagle_parity.engines.remedies import ConfigChange, NoChange, remedy
+from eagle_parity.engines.ranges import in_force
+from eagle_parity.engines.remedies import ConfigChange, NoChange, remedy, with_list
 from eagle_parity.engines.serving import Served, serve, variants_of
 
 LLAMA, KIMI = "LlamaForCausalLM", "KimiK25ForConditionalGeneration"
@@ -111,9 +112,11 @@ def test_a_remedy_serves_what_it_promises(case: int, num_layers: int, wanted: li
         )
         return
     assert rule.captures is Captures.STREAM or set(trained) <= {0, "post_norm"}
-    changed = draft.with_changes(change.values)
+    written = in_force(engine.spellings, version)
+    assert written is not None
     for variant in variants_of(engine, name, version):
-        served = serve(engine, changed, target, name=name, variant=variant, version=version)
+        changed, launch = with_list(written, draft, variant, ids=change.ids, values=change.values)
+        served = serve(engine, changed, target, name=name, variant=launch, version=version)
         assert isinstance(served, Served)
         assert served.serves
         assert served.boundaries == trained

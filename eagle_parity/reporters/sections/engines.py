@@ -22,6 +22,7 @@ _TITLES = {
     "buffers": "How many slots the buffers of CUDA graphs are made for",
     "written": "How a list is written, best first",
     "defects": "Known defects",
+    "references": "References: what an index of their hidden states means",
     "trainers": "Trainers: what the ids of their drafts mean",
 }
 
