@@ -143,6 +143,11 @@ def test_pipeline_stages_lose_states_of_classes_that_do_not_relay_them() -> None
         ("0.32.0", "GptOssForCausalLM", True),
         ("0.32.0", LLAMA, False),
         ("0.28.0", LLAMA, True),
+        ("0.32.0", "Qwen3ForCausalLM", False),
+        ("0.32.0", "MistralForCausalLM", False),
+        ("0.32.0", "MiMoForCausalLM", True),
+        ("0.31.0", "MiniMaxM3SparseForCausalLM", True),
+        ("0.32.0", "MiniMaxM3SparseForCausalLM", False),
     ):
         target = target_of(architecture)
         for served in serve_all(f"vllm@{version}:pipeline-parallel=yes", draft_of(target), target):

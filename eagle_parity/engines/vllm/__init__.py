@@ -36,15 +36,38 @@ CLASSES: tuple[ClassRule, ...] = (*NATIVE_CLASSES, *DEEPSEEK_CLASSES, *KIMI_CLAS
 
 _MULTIMODAL = "ForConditionalGeneration"
 _RELAY_STAGES = (
+    "IQuestCoderForCausalLM",
+    "InternLM3ForCausalLM",
     "KimiK3ForConditionalGeneration",
     "KimiLinearForCausalLM",
+    "LLaMAForCausalLM",
+    "Llama4ForCausalLM",
+    "Llama4ForConditionalGeneration",
     "LlamaForCausalLM",
-    "MiniMaxM3SparseForCausalLM",
-    "MiniMaxM3SparseForConditionalGeneration",
+    "Ministral3ForCausalLM",
+    "MistralForCausalLM",
+    "OpenCUAForConditionalGeneration",
+    "Phi3ForCausalLM",
     "Qwen2ForCausalLM",
-    "SarvamMLAForCausalLM",
+    "Qwen2_5_VLForConditionalGeneration",
+    "Qwen3ForCausalLM",
+    "TeleChat2ForCausalLM",
+    "TeleChat3ForCausalLM",
+    "TeleFLMForCausalLM",
 )
-"""Classes that hand the states of earlier pipeline stages on, from 0.31 on."""
+"""Classes that hand the states of earlier pipeline stages on, from 0.31 on: their decoder's forward collects them."""
+
+_RELAY_STAGES_TOO = {
+    "0.31.0": ("CwmForCausalLM",),
+    "0.32.0": (
+        "MiniMaxM3SparseForCausalLM",
+        "MiniMaxM3SparseForConditionalGeneration",
+        "Qwen3ASRForConditionalGeneration",
+        "Qwen3ASRRealtimeGeneration",
+        "SarvamMLAForCausalLM",
+    ),
+}
+"""Those that do in one of these releases alone."""
 
 
 def adapt(rule: ClassRule | None, variant: Mapping[str, str], target: Target) -> ClassRule | Unread | None:
@@ -85,7 +108,10 @@ VLLM = Engine(
     width_rules=(LLAMA_WIDTH, QWEN3_WIDTH, DEEPSEEK_WIDTH),
     launch_defects=(
         LaunchDefect(PIPELINE_LOST, "0.25.0", "0.28.0"),
-        LaunchDefect(PIPELINE_LOST, "0.31.0", "0.32.0", except_for=_RELAY_STAGES),
+        *(
+            LaunchDefect(PIPELINE_LOST, version, version, except_for=(*_RELAY_STAGES, *others))
+            for version, others in _RELAY_STAGES_TOO.items()
+        ),
     ),
     see_draft=see_draft,
     adapt=adapt,

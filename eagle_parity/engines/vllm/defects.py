@@ -33,7 +33,7 @@ FAST_PREFILL = Defect(
 PIPELINE_LOST = Defect(
     "pipeline-stages",
     "With pipeline parallelism this target class doesn't hand on the states of earlier stages: the V2 runner refuses it"
-    " from 0.31 on, V1 loses them without a word",
+    " from 0.31 on (not Qwen3-VL, which inherits Qwen 3's claim), V1 loses them without a word",
     "serve this head without pipeline parallelism",
     DefectWhen.PIPELINE,
     "v1/worker/gpu/spec_decode/eagle/eagle3_utils.py:44 (0.32.0), supports_aux_hidden_states_over_pp in each model",
