@@ -107,7 +107,7 @@ def _inspect_states(source: str, step: Callable[[str], None]) -> Inspection:
     exact = counted == sequences
     description: dict[str, Any] = {
         "path": source,
-        "kind": "capture" if layout.format == "capture" else "shards",
+        "kind": "capture" if layout.format in {"capture", "sglang-dumper"} else "shards",
         "format": layout.format,
         "description": layout.description,
         "sequences": None if states.files_left_out else sequences,

@@ -410,9 +410,75 @@ def write_stacked_fp8(folder: Path, sequences: Sequence[Written]) -> list[Writte
 
 def write_sglang_dump(folder: Path, tensor: torch.Tensor) -> Path:
     """One tensor of SGLang's dumper."""
+    write_dumped(folder, "non_intrusive__logits_processor.inputs.4.0", tensor, index=4)
+    return folder
+
+
+def write_dumped(
+    folder: Path, name: str, value: Any, *, step: int = 0, rank: int = 0, index: int = 1, **tags: object
+) -> Path:
+    """One file of SGLang's dumper, as ``_dump_single`` of 0.5.23 names and fills it."""
     folder.mkdir(parents=True, exist_ok=True)
-    name = "step=0___rank=0___dump_index=4___name=non_intrusive__logits_processor.inputs.4.0.pt"
-    torch.save({"value": tensor, "meta": {"name": "aux", "rank": 0, "dims": [1, 2]}}, folder / name)
+    said = {"step": step, "rank": rank, "dump_index": index, "name": name, "recompute_status": "disabled", **tags}
+    world = {"tp_rank": rank, "tp_size": 2, "pp_rank": 0, "pp_size": 1, "attn_dp_size": 1}
+    meta = {**said, "world_rank": rank, "world_size": 2, "sglang_parallel_info": world, "tokenizer_path": "tiny"}
+    path = folder / ("___".join(f"{key}={value}" for key, value in said.items()) + ".pt")
+    torch.save({"value": value, "meta": meta}, path)
+    return path
+
+
+@dataclass(frozen=True)
+class Rows:
+    """The rows of one request in a forward of SGLang: tokens of a sequence from a position on."""
+
+    rid: str
+    token_ids: torch.Tensor
+    first: int = 0
+
+    @property
+    def length(self) -> int:
+        return self.first + len(self.token_ids)
+
+
+def write_sglang_forward(
+    folder: Path,
+    requests: Sequence[Rows],
+    slots: Sequence[torch.Tensor],
+    last_state: torch.Tensor,
+    *,
+    step: int = 0,
+    rank: int = 0,
+    verifying: bool = False,
+    without: Sequence[str] = (),
+) -> Path:
+    """One forward as the dumper records it; ``slots`` of one tensor are packed or a draft's, by its width.
+
+    With ``verifying`` the rows are draft tokens: ``seq_lens`` doesn't count them and every row has logits.
+    """
+    processor = "non_intrusive__logits_processor"
+    ids = torch.cat([request.token_ids for request in requests])
+    places = [torch.arange(request.first, request.length) for request in requests]
+    lengths = [request.first if verifying else request.length for request in requests]
+    values: dict[str, Any] = {
+        "non_intrusive__inputs.0": ids,
+        "input_ids": ids,
+        "seq_lens": torch.tensor(lengths),
+        "positions": torch.cat(places),
+        "rids": [request.rid for request in requests],
+        f"{processor}.inputs.0": ids,
+        f"{processor}.inputs.1": last_state,
+        **(
+            {f"{processor}.inputs.4": slots[0]}
+            if len(slots) == 1
+            else {f"{processor}.inputs.4.{k}": slot for k, slot in enumerate(slots)}
+        ),
+        f"{processor}.output.next_token_logits": torch.zeros(len(ids) if verifying else len(requests), 5),
+    }
+    for index, (name, value) in enumerate(values.items(), 1):
+        if not name.endswith(tuple(without) or ("\0",)):
+            write_dumped(folder, name, value, step=step, rank=rank, index=20 * step + index)
+    # Each layer's attention gets the positions too.
+    write_dumped(folder, "positions", torch.cat(places), step=step, rank=rank, index=20 * step + 19, layer_id=0)
     return folder
 
 

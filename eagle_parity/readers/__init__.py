@@ -28,6 +28,7 @@ from eagle_parity.readers.mooncake import MOONCAKE
 from eagle_parity.readers.nemo import NEMO
 from eagle_parity.readers.prepared_dataset import Joined, NoMask
 from eagle_parity.readers.sequence import count_tokens, has_mask, read_sequence
+from eagle_parity.readers.sglang_dump import is_dump, open_dump
 from eagle_parity.readers.sglang_dumper import SGLANG_DUMPER
 from eagle_parity.readers.specforge import SPECFORGE
 from eagle_parity.readers.specforge_aux_only import SPECFORGE_AUX_ONLY
@@ -81,7 +82,12 @@ _OTHERS_TOLD = 4
 
 
 def open_hidden_states(
-    path: str | Path, *, role: str, first_token: int | None = None, max_files: int | None = None
+    path: str | Path,
+    *,
+    role: str,
+    first_token: int | None = None,
+    max_files: int | None = None,
+    rank: int | None = None,
 ) -> HiddenStates:
     """Opens shards or a capture: one file, or everything below a folder.
 
@@ -94,6 +100,7 @@ def open_hidden_states(
         first_token: the id that each sequence begins with, for layouts that don't store it (``Layout.first_token``).
         max_files: where a layout keeps several sequences a file, how many are in each only its header tells: of more
             files than this only as many are listed, at even distances (``HiddenStates.files_left_out``).
+        rank: of a dump of several ranks, the one to read; by default the lowest. Other layouts have none.
 
     Raises:
         InputError: there is nothing that can be read.
@@ -109,7 +116,7 @@ def open_hidden_states(
         return _open_file(given, path, role, first_token)
     if is_capture(given):
         return _open_capture(given, path, role)
-    return _open_folder(given, path, role, first_token, max_files)
+    return _open_folder(given, path, role, first_token, max_files=max_files, rank=rank)
 
 
 def describe_shards(path: str | Path) -> Layout:
@@ -271,12 +278,21 @@ def _open_capture(folder: Path, path: str | Path, role: str) -> HiddenStates:
 
 
 def _open_folder(
-    folder: Path, path: str | Path, role: str, first_token: int | None, max_files: int | None
+    folder: Path,
+    path: str | Path,
+    role: str,
+    first_token: int | None,
+    *,
+    max_files: int | None,
+    rank: int | None,
 ) -> HiddenStates:
     listing = list_shards(folder)
     if not listing.names:
         raise _no_states(path, role, _describe_strangers(listing))
     closed = [Unreadable(name, f"a folder that can't be listed ({why})") for name, why in listing.closed.items()]
+    if is_dump(folder, listing.names, listing.paths):
+        dump = open_dump(folder, listing.names, listing.paths, rank)
+        return replace(dump, unreadable=(*closed, *dump.unreadable))
     files = _Files(folder, listing.paths, first_token)
     return _assemble(files, folder, path, role, listing.names, unreadable=closed, max_files=max_files)
 

@@ -417,10 +417,10 @@ def test_no_other_reader_wants_the_file(tmp_path: Path, kind: str) -> None:
         assert claimed == [kind]
 
 
-def test_sglangs_dumper_is_known_and_refused(tmp_path: Path) -> None:
-    root = builders.write_sglang_dump(tmp_path, torch.zeros(12, 8))
+def test_one_file_of_sglangs_dumper_is_known_and_refused(tmp_path: Path) -> None:
+    (path,) = builders.write_sglang_dump(tmp_path, torch.zeros(12, 8)).iterdir()
     with pytest.raises(InputError, match=r"SGLang's dumper \(\[12, 8\] float32\).*no known tokens"):
-        describe_shards(root)
+        describe_shards(path)
 
 
 # Damage -------------------------------------------------------------------------------------------------------------

@@ -28,6 +28,8 @@ class TensorTable:
         lists: lists of tensors by key; only torch files have any.
         others: keys whose value is neither.
         constants: those of them whose value is text, a number, a truth value or nothing.
+        objects: those of them whose value is a list or dict, as a stranger wrote it: whoever uses one looks at what is
+            in it, without going through all of it.
         records: where the file is a list of tables, these; it has no tensors of its own then.
         metadata: the strings of a safetensors header's ``__metadata__``.
     """
@@ -38,6 +40,7 @@ class TensorTable:
     lists: Mapping[str, tuple[StoredTensor, ...]] = field(default_factory=dict)
     others: tuple[str, ...] = ()
     constants: Mapping[str, Constant] = field(default_factory=dict)
+    objects: Mapping[str, object] = field(default_factory=dict)
     records: tuple[TensorTable, ...] = ()
     metadata: Mapping[str, str] = field(default_factory=dict)
 

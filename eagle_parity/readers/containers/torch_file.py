@@ -207,6 +207,7 @@ def _table(value: Any, source: Source) -> TensorTable:
     tensors: dict[str, StoredTensor] = {}
     lists: dict[str, tuple[StoredTensor, ...]] = {}
     constants: dict[str, Constant] = {}
+    objects: dict[str, object] = {}
     others: list[str] = []
     for key, entry in value.items():
         if isinstance(entry, StoredTensor):
@@ -217,7 +218,9 @@ def _table(value: Any, source: Source) -> TensorTable:
             others.append(str(key))
             if entry is None or isinstance(entry, str | int | float):
                 constants[str(key)] = entry
-    return TensorTable(source, "torch", tensors, lists, tuple(others), constants)
+            elif isinstance(entry, list | tuple | dict):
+                objects[str(key)] = entry
+    return TensorTable(source, "torch", tensors, lists, tuple(others), constants, objects)
 
 
 def looks_like_torch_zip(head: bytes) -> bool:
