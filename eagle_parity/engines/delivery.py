@@ -24,11 +24,13 @@ class Delivery(msgspec.Struct, frozen=True):
         boundaries: in concatenation order; the embedding also where asking for it is an error.
         wrapped: asked indices that wrap around, with the boundary delivered for them.
         lost: the first index that is an error at load, if one is.
+        broken: the first index at which the forward dies by the class's own fault, if it does.
     """
 
     boundaries: tuple[BoundaryEntry, ...]
     wrapped: tuple[tuple[int, int], ...] = ()
     lost: int | None = None
+    broken: int | None = None
 
 
 def deliver(rule: ClassRule, asked: Sequence[int | None], num_layers: int) -> Delivery:
@@ -58,6 +60,8 @@ def deliver(rule: ClassRule, asked: Sequence[int | None], num_layers: int) -> De
     unique = list(dict.fromkeys(given))
     if rule.order is Order.ASCENDING:
         unique.sort()
+    if rule.captures is Captures.ATTRIBUTE_ERROR and unique:
+        return Delivery((), tuple(wrapped), lost, min(unique))
     if rule.captures is Captures.BRANCH:
         return Delivery(tuple(index if index == EMBEDDING else None for index in unique), tuple(wrapped), lost)
     return Delivery(tuple(unique), tuple(wrapped), lost)
@@ -128,6 +132,14 @@ def judge_delivery(rule: ClassRule, asked: Sequence[int | None], delivery: Deliv
     if stored is not None and stored != fit.built:
         words = f"fc is built for {fit.built} slots ({fit.width.source}) and the weights hold one for {stored}"
         return Failure(FailureKind.WIDTH, at_load=True, words=f"shape error at load: {words}")
+    if delivery.broken is not None:
+        return Failure(
+            FailureKind.CAPTURE,
+            at_load=timing.embedding,
+            words=f"AttributeError in the target's forward at index {delivery.broken}, as at any other: its loop reads"
+            " what the class never sets",
+            remark=timing.remark,
+        )
     if EMBEDDING in boundaries and rule.embedding is AtEmbedding.TYPE_ERROR:
         return Failure(
             FailureKind.EMBEDDING,

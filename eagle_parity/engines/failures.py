@@ -33,6 +33,7 @@ class FailureKind(StrEnum):
     MISSING_STATE = "missing-state"
     WIDTH = "fc-width"
     DRAFT = "draft"
+    CAPTURE = "capture"
 
 
 class Timing(msgspec.Struct, frozen=True):

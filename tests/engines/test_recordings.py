@@ -14,7 +14,7 @@ from engine_recordings import RECORDINGS, Difference, compare, read_recording, w
 from msgspec.structs import replace
 
 from eagle_parity.engines import BY_NAME
-from eagle_parity.engines.class_rules import AtEmbedding, Order, Outside, Setter
+from eagle_parity.engines.class_rules import AtEmbedding, Captures, Malformed, Order, Outside, Setter
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -22,7 +22,11 @@ if TYPE_CHECKING:
 
     from eagle_parity.engines.rules import Engine
 
-RECORDED = {engine: read_recording(RECORDINGS / f"{engine}-{version}.json") for engine, version in CURRENT.items()}
+BY_RELEASE = {
+    f"{recording['engine']}@{recording['version']}": recording
+    for recording in (read_recording(path) for path in sorted(RECORDINGS.glob("*.json")))
+}
+RECORDED = {engine: BY_RELEASE[f"{engine}@{version}"] for engine, version in CURRENT.items()}
 
 SGLANG_CLASSES = {
     "LlamaForCausalLM",
@@ -50,8 +54,9 @@ VLLM_CLASSES = {
 }
 
 
-def differences(engine: Engine) -> list[Difference]:
-    return [difference for line in compare(RECORDED[engine.name], engine) for difference in line.differences]
+def differences(engine: Engine, release: str = "") -> list[Difference]:
+    recording = BY_RELEASE[release] if release else RECORDED[engine.name]
+    return [difference for line in compare(recording, engine) for difference in line.differences]
 
 
 @pytest.mark.parametrize("path", sorted(RECORDINGS.glob("*.json")), ids=lambda path: path.stem)
@@ -84,29 +89,76 @@ def altered_class(name: str, architecture: str, **changes: Any) -> Engine:
     return replace(engine, classes=classes)
 
 
+NEWEST: dict[str, list[tuple[str, dict[str, Any], str]]] = {
+    "sglang": [
+        ("LlamaForCausalLM", {"setter": Setter.AS_IS}, "setter"),
+        ("LlamaForCausalLM", {"embedding": AtEmbedding.TYPE_ERROR}, "forward"),
+        ("Qwen3ForCausalLM", {"order": Order.LISTED}, "delivery"),
+        ("Qwen3MoeForCausalLM", {"outside": Outside.NEVER_MATCHES}, "setter"),
+        ("DeepseekV3ForCausalLM", {"setter": Setter.PLUS_ONE}, "setter"),
+        ("GptOssForCausalLM", {"reaches_last": False}, "delivery"),
+        ("Glm4MoeLiteForCausalLM", {"setter": Setter.AS_IS_IF_LAST_LAYER}, "setter"),
+    ],
+    "vllm": [
+        ("LlamaForCausalLM", {"setter": Setter.PLUS_ONE}, "setter"),
+        ("LlamaForCausalLM", {"order": Order.LISTED}, "delivery"),
+        ("Qwen2ForCausalLM", {"reaches_last": False}, "delivery"),
+        ("DeepseekV3ForCausalLM", {"embedding": AtEmbedding.DELIVERS}, "forward"),
+    ],
+}
+"""Of each engine's newest release: a class, what is altered in its rule, and the kind of difference that follows."""
+
+OLDER: dict[str, list[tuple[str, dict[str, Any], str]]] = {
+    "sglang@0.5.12": [
+        ("DeepseekV3ForCausalLM", {"setter": Setter.PLUS_ONE_IF_FIRST_IS_ONE}, "setter"),
+        ("DeepseekV3ForCausalLM", {"embedding": AtEmbedding.DELIVERS}, "forward"),
+        ("LlamaForCausalLM", {"embedding": AtEmbedding.DELIVERS}, "forward"),
+        ("Glm4MoeLiteForCausalLM", {"captures": Captures.STREAM}, "forward"),
+        ("Gemma3ForCausalLM", {"captures": Captures.BRANCH}, "delivery"),
+    ],
+    "sglang@0.5.13": [
+        ("DeepseekV3ForCausalLM", {"setter": Setter.PLUS_ONE}, "setter"),
+        ("DeepseekV3ForCausalLM", {"embedding": AtEmbedding.DELIVERS}, "forward"),
+        ("GptOssForCausalLM", {"setter": Setter.AS_IS_IF_LAST_LAYER}, "setter"),
+    ],
+    "sglang@0.5.17": [
+        ("GptOssForCausalLM", {"setter": Setter.PLUS_ONE}, "setter"),
+        ("GptOssForCausalLM", {"reaches_last": False}, "delivery"),
+        ("Gemma3ForCausalLM", {"captures": Captures.STREAM}, "delivery"),
+        ("DeepseekV3ForCausalLM", {"embedding": AtEmbedding.TYPE_ERROR}, "forward"),
+    ],
+    "sglang@0.5.22": [("LlamaForCausalLM", {"embedding": AtEmbedding.TYPE_ERROR}, "forward")],
+    "vllm@0.28.0": [
+        ("LlamaForCausalLM", {"malformed": Malformed.UNSORTABLE}, "setter"),
+        ("DeepseekV3ForCausalLM", {"embedding": AtEmbedding.DELIVERS}, "forward"),
+    ],
+    "vllm@0.31.0": [
+        ("LlamaForCausalLM", {"malformed": Malformed.NEVER_MATCHES}, "setter"),
+        ("SmolLM3ForCausalLM", {"order": Order.ASCENDING}, "delivery"),
+    ],
+}
+"""As ``NEWEST``, of every older release that has a recording: what it does otherwise than its neighbours."""
+
+
 @pytest.mark.parametrize(
-    ("engine", "architecture", "changes", "rule"),
+    ("release", "architecture", "changes", "rule"),
     [
-        ("sglang", "LlamaForCausalLM", {"setter": Setter.AS_IS}, "setter"),
-        ("sglang", "LlamaForCausalLM", {"embedding": AtEmbedding.TYPE_ERROR}, "forward"),
-        ("sglang", "Qwen3ForCausalLM", {"order": Order.LISTED}, "delivery"),
-        ("sglang", "Qwen3MoeForCausalLM", {"outside": Outside.NEVER_MATCHES}, "setter"),
-        ("sglang", "DeepseekV3ForCausalLM", {"setter": Setter.PLUS_ONE}, "setter"),
-        ("sglang", "GptOssForCausalLM", {"reaches_last": False}, "delivery"),
-        ("sglang", "Glm4MoeLiteForCausalLM", {"setter": Setter.AS_IS_IF_LAST_LAYER}, "setter"),
-        ("vllm", "LlamaForCausalLM", {"setter": Setter.PLUS_ONE}, "setter"),
-        ("vllm", "LlamaForCausalLM", {"order": Order.LISTED}, "delivery"),
-        ("vllm", "Qwen2ForCausalLM", {"reaches_last": False}, "delivery"),
-        ("vllm", "DeepseekV3ForCausalLM", {"embedding": AtEmbedding.DELIVERS}, "forward"),
+        *((f"{engine}@{CURRENT[engine]}", *row) for engine, rows in NEWEST.items() for row in rows),
+        *((release, *row) for release, rows in OLDER.items() for row in rows),
     ],
 )
-def test_an_altered_rule_is_named(engine: str, architecture: str, changes: dict[str, Any], rule: str) -> None:
-    found = [d for d in differences(altered_class(engine, architecture, **changes)) if d.target_class == architecture]
+def test_an_altered_rule_is_named(release: str, architecture: str, changes: dict[str, Any], rule: str) -> None:
+    altered = altered_class(release.partition("@")[0], architecture, **changes)
+    found = [d for d in differences(altered, release) if d.target_class == architecture]
     kinds = {difference.rule.partition(" (")[0] for difference in found}
     assert rule in kinds
     for difference in found:
-        assert difference.engine.startswith(f"{engine}@{CURRENT[engine]}")
+        assert difference.engine.startswith(release)
         assert architecture in str(difference)
+
+
+def test_every_recording_has_a_rule_that_is_altered() -> None:
+    assert set(BY_RELEASE) == {*OLDER, *(f"{engine}@{version}" for engine, version in CURRENT.items())}
 
 
 @pytest.mark.parametrize("engine", CURRENT)
@@ -121,6 +173,18 @@ def test_an_altered_width_of_fc_is_named(engine: str) -> None:
     assert any(rule.startswith("width of fc (") for rule in rules)
 
 
+def test_an_altered_buffer_is_named() -> None:
+    tables = BY_NAME["sglang"]
+
+    def see_draft(*arguments: Any) -> Any:
+        seen = tables.see_draft(*arguments)
+        return seen if seen.buffer is None else replace(seen, buffer=replace(seen.buffer, fallback=4))
+
+    for release in ("sglang@0.5.12", "sglang@0.5.17", f"sglang@{CURRENT['sglang']}"):
+        rules = [difference.rule for difference in differences(replace(tables, see_draft=see_draft), release)]
+        assert any(rule.startswith("buffer of the CUDA graphs (") for rule in rules)
+
+
 def test_an_altered_key_is_named() -> None:
     tables = BY_NAME["sglang"]
 
@@ -132,19 +196,34 @@ def test_an_altered_key_is_named() -> None:
     assert "keys of the id list" in kinds
 
 
-def test_the_target_fails_on_a_difference(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    monkeypatch.setattr("sys.argv", ["check_engines.py", "--recorded"])
+@pytest.mark.parametrize("release", BY_RELEASE)
+def test_the_target_fails_on_a_difference(
+    release: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    engine, _, version = release.partition("@")
+    monkeypatch.setattr("sys.argv", ["check_engines.py", "--recorded", "--engine", engine, "--version", version])
     with pytest.raises(SystemExit) as passed:
         check_engines.main()
     assert passed.value.code == 0
     assert "no difference" in capsys.readouterr().out
-    monkeypatch.setitem(BY_NAME, "sglang", altered_class("sglang", "LlamaForCausalLM", setter=Setter.AS_IS))
+    other = {"sglang": Setter.AS_IS, "vllm": Setter.PLUS_ONE}[engine]
+    monkeypatch.setitem(BY_NAME, engine, altered_class(engine, "LlamaForCausalLM", setter=other))
     with pytest.raises(SystemExit) as failed:
         check_engines.main()
     assert failed.value.code == 1
     told = capsys.readouterr().out
-    assert f"sglang@{CURRENT['sglang']}, LlamaForCausalLM, ids [1, 3, 5]" in told
+    assert release in told
+    assert "LlamaForCausalLM, ids [1, 3, 5]" in told
     assert "rule: setter (" in told
+
+
+def test_both_newest_releases_are_checked(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setattr("sys.argv", ["check_engines.py", "--recorded"])
+    with pytest.raises(SystemExit) as passed:
+        check_engines.main()
+    assert passed.value.code == 0
+    told = capsys.readouterr().out
+    assert all(f"{BY_NAME[engine].title} {version}," in told for engine, version in CURRENT.items())
 
 
 def test_a_release_without_rules_is_held_against_the_nearest(

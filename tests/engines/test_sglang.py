@@ -12,6 +12,7 @@ from msgspec.structs import replace
 
 from eagle_parity.drafts import IDS
 from eagle_parity.engines import find_engine, parse_engine
+from eagle_parity.engines.failures import FailureKind
 from eagle_parity.engines.serving import Unjudged, serve
 from eagle_parity.engines.sglang import (
     BUFFERS,
@@ -84,7 +85,8 @@ def test_setters_ask_for_what_sglang_s_own_code_asks_for(case: dict[str, Any]) -
         ("sglang@0.5.23", GPT_OSS, [23, 29, 60], (24, 30, 61), Outcome.SERVES),
         ("sglang@0.5.16", GPT_OSS, [24, 30, 61], (25, 31), Outcome.FAILS_AT_FIRST_REQUEST),
         ("sglang@0.5.23", "Glm4MoeLiteForCausalLM", [2, 5, 9], (2, 5, 9), Outcome.SERVES),
-        ("sglang@0.5.12", "Glm4MoeLiteForCausalLM", [2, 5, 9], (3, 6, 10), Outcome.SERVES),
+        ("sglang@0.5.12", "Glm4MoeLiteForCausalLM", [2, 5, 9], (), Outcome.FAILS_AT_FIRST_REQUEST),
+        ("sglang@0.5.13", "Glm4MoeLiteForCausalLM", [2, 5, 9], (2, 5, 9), Outcome.SERVES),
     ],
 )
 def test_what_the_forward_delivers(
@@ -93,6 +95,18 @@ def test_what_the_forward_delivers(
     target = target_of(architecture)
     served = serve_one(engine, draft_of(target, **nested(ids)), target)
     assert (served.boundaries, served.outcome) == (boundaries, outcome)
+
+
+def test_glm_lite_dies_by_its_own_fault_before_0_5_13() -> None:
+    target = target_of(GLM_LITE)
+    served = serve_one("sglang@0.5.12", draft_of(target), target)
+    assert served.failure is not None
+    assert (served.failure.kind, served.boundaries) == (FailureKind.CAPTURE, ())
+    assert "AttributeError in the target's forward at index 2" in served.failure.words
+    # A list of which no layer is asked for never gets there.
+    nothing = serve_one("sglang@0.5.12", draft_of(target, **nested([97, 98, 99])), target)
+    assert nothing.failure is not None
+    assert nothing.failure.kind is FailureKind.MISSING_STATE
 
 
 @pytest.mark.parametrize(
@@ -229,7 +243,7 @@ def test_the_final_state_goes_past_fc_where_it_is_as_wide_as_the_draft(
     [
         ("sglang@0.5.12", KIMI, [2, 30, 58], ["partial-sums", "expert-parallel-gather"]),
         ("sglang@0.5.13.post1", DEEPSEEK, [1, 29, 57], ["partial-sums", "expert-parallel-gather"]),
-        ("sglang@0.5.12", GLM_LITE, [2, 30, 58], ["partial-sums", "expert-parallel-gather"]),
+        ("sglang@0.5.12", GLM_LITE, [2, 30, 58], []),
         ("sglang@0.5.13", GLM_LITE, [2, 30, 58], ["partial-sums"]),
         ("sglang@0.5.20", GLM_LITE, [2, 30, 58], ["partial-sums"]),
         ("sglang@0.5.21", GLM_LITE, [2, 30, 58], []),

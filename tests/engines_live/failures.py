@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -23,7 +24,8 @@ class Stages:
         try:
             yield
         except Exception as error:  # noqa: BLE001  whatever the engine raises is what is recorded
-            lines = str(error).strip().splitlines() or [""]
+            # A recording is the same wherever its environment stands.
+            lines = str(error).replace(f"{sys.prefix}/", "").strip().splitlines() or [""]
             self.error = {"stage": stage, "type": type(error).__name__, "message": lines[0][:_LONGEST]}
 
 

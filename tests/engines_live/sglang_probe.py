@@ -1,10 +1,11 @@
 """Runs SGLang's own code on CPU and records what it does with a draft's id list.
 
 Runs in SGLang's environment with ``stand_ins`` on the path: ``python sglang_probe.py GRID MODELS OUTPUT``. Real: the
-server's arguments, the reader of the draft's config, the class that sizes fc, the target's setter, and its forward over
-one prompt in the runner that SGLang's own benchmark uses. Not run: a server, speculation itself, more than one rank.
-Each target and each draft has a process of its own, forked after the imports, as SGLang keeps its configuration in
-globals.
+server's arguments, the reader of the draft's config, what sizes fc and its buffer, the target's setter, and its
+forward over one prompt in the runner that SGLang's own benchmark uses. Not run: a server, speculation itself, more than
+one rank. Each target and each draft has a process of its own, forked after the imports, as SGLang keeps its
+configuration in globals. What differs from release to release is in the modules ``sglang_published`` and
+``sglang_in_runner``; the recording says which one it was made with.
 """
 
 from __future__ import annotations
@@ -22,20 +23,24 @@ from typing import TYPE_CHECKING, Any
 os.environ.update(SGLANG_USE_CPU_ENGINE="1", HF_HUB_OFFLINE="1", TRANSFORMERS_VERBOSITY="error")
 sys.path.insert(0, str(Path(__file__).resolve().parent / "stand_ins"))
 
-import sglang.benchmark.one_batch as runner_of_one_batch
 import tiny_targets
 import torch
 from failures import Stages, refuses
-from sglang.srt.configs.model_config import ModelConfig
-from sglang.srt.model_executor.model_runner_components.attention_backend_setup import configure_aux_hidden_state_capture
-from sglang.srt.model_executor.model_runner_components.spec_aux_hidden_state import resolve_spec_aux_hidden_state_config
 from sglang.srt.models.registry import ModelRegistry
-from sglang.srt.server_args import PortArgs, ServerArgs
-from sglang.srt.speculative.spec_info import SpeculativeAlgorithm
+from sglang.srt.server_args import PortArgs
+
+# The releases' ways to start a runner, told apart by what they have.
+try:
+    from sglang.srt.runtime_context import SpawnRanks  # noqa: F401  whether it is there is what is asked
+except ImportError:
+    import sglang_in_runner as release
+else:
+    import sglang_published as release
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+runner_of_one_batch = release.runner_of_one_batch
 torch.set_num_threads(1)
 # The targets have no tokenizer and the prompt is token ids.
 runner_of_one_batch.get_tokenizer = lambda *_args, **_kwargs: None
@@ -72,32 +77,28 @@ def in_a_process_of_its_own(work: Callable[[], Any]) -> Any:
 
 
 def started(target: Path, **settings: Any) -> Any:
-    """Server arguments, resolved and published as a scheduler process has them."""
-    arguments = ServerArgs(
-        model_path=str(target),
-        device="cpu",
-        skip_tokenizer_init=True,
-        dtype="float32",
-        cuda_graph_backend_decode="disabled",
-        cuda_graph_backend_prefill="disabled",
-        mem_fraction_static=0.3,
-        max_total_tokens=256,
-        log_level="critical",
-        # Named one by one because "attention_backend" is turned into torch_native on a CPU without AMX, and some
-        # classes refuse that.
-        prefill_attention_backend="intel_amx",
-        decode_attention_backend="intel_amx",
-        **settings,
+    """Server arguments as a scheduler process has them."""
+    return release.start(
+        {
+            "model_path": str(target),
+            "device": "cpu",
+            "skip_tokenizer_init": True,
+            "dtype": "float32",
+            "mem_fraction_static": 0.3,
+            "max_total_tokens": 256,
+            "log_level": "critical",
+            # Named one by one because "attention_backend" is turned into torch_native on a CPU without AMX, and some
+            # classes refuse that.
+            "prefill_attention_backend": "intel_amx",
+            "decode_attention_backend": "intel_amx",
+            **release.WITHOUT_GRAPHS,
+            **settings,
+        }
     )
-    arguments.resolve_once()
-    ranks = runner_of_one_batch.SpawnRanks(world_rank=0, gpu_id=0)
-    runner_of_one_batch.publish(arguments, role="scheduler", ranks=ranks)
-    runner_of_one_batch._init_process_global_configs()
-    return arguments
 
 
 def record_reading(base: dict[str, Any], changes: dict[str, Any], draft: Path, target: Path) -> dict[str, Any]:
-    """One draft config through the server's arguments, the reader and the class that sizes fc."""
+    """One draft config through the server's arguments, the reader, and what sizes fc and its buffer."""
     (draft / "config.json").write_text(json.dumps({**base, **changes}), "utf-8")
     stages, record = Stages(), {"variant": {}, "changes": changes}
     with stages.at("config"):
@@ -111,21 +112,14 @@ def record_reading(base: dict[str, Any], changes: dict[str, Any], draft: Path, t
         )
     if stages.error is None:
         with stages.at("read"):
-            found = resolve_spec_aux_hidden_state_config(
-                server_args=arguments,
-                model_config=ModelConfig.from_server_args(arguments),
-                spec_algorithm=SpeculativeAlgorithm.from_string("EAGLE3"),
-                is_draft_worker=False,
-            )
+            found = release.read(arguments)
             record["ids"] = found.eagle_aux_hidden_state_layer_ids
             record["uses_aux"] = found.eagle_use_aux_hidden_state
     if stages.error is None:
         with stages.at("draft"):
-            bootstrap = runner_of_one_batch.bootstrap
-            port = PortArgs.init_new(arguments).nccl_port
-            bootstrap.init_parallel_runtime(server_args=arguments, device="cpu", dist_port=port)
-            bootstrap.init_layer_runtime(model_config=found.draft_model_config)
-            settings = found.draft_model_config.hf_config
+            config, width = release.ready_for_a_draft(arguments, found)
+            record["buffer_slots"] = width // tiny_targets.HIDDEN
+            settings = config.hf_config
             draft_class, _ = ModelRegistry.resolve_model_cls(settings.architectures)
             fc = draft_class(settings).model.fc
             record["fc_slots"] = fc.weight.shape[-1] // tiny_targets.HIDDEN
@@ -168,14 +162,7 @@ def record_delivery(ids: Any, runner: Any, target: Any, boundaries: dict[str, An
     for layer in inner.layers:
         layer.__dict__.pop(FLAG, None)
     with stages.at("set"):
-        configure_aux_hidden_state_capture(
-            model=target,
-            eagle_use_aux_hidden_state=True,
-            eagle_aux_hidden_state_layer_ids=ids,
-            dflash_use_aux_hidden_state=False,
-            dflash_target_layer_ids=None,
-            is_dspark=False,
-        )
+        release.set_layers(target, ids)
         record["asked"] = list(inner.layers_to_capture)
     if stages.error is None:
         runner.clear()
@@ -224,8 +211,9 @@ def main() -> None:
             "python": platform.python_version(),
             "torch": torch.__version__,
             "transformers": version("transformers"),
+            "probe": release.NAME,
         },
-        "not_run": grid["not_run"]["sglang"],
+        "not_run": [*grid["not_run"]["sglang"], *release.NOT_RUN],
         "reading_target": tiny_targets.config_facts(models / reference),
         "draft": grid["draft"],
         "readings": readings,

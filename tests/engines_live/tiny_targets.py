@@ -94,6 +94,7 @@ CLASSES: Mapping[str, tuple[str, Mapping[str, Any]]] = {
             "num_local_experts": 4,
             "num_experts_per_tok": 2,
             "sliding_window": 64,
+            "swiglu_limit": 7.0,
             "layer_types": ["sliding_attention", "full_attention"] * (NUM_LAYERS // 2),
         },
     ),
@@ -122,7 +123,17 @@ CLASSES: Mapping[str, tuple[str, Mapping[str, Any]]] = {
         },
     ),
     "SmolLM3ForCausalLM": ("SmolLM3Config", {}),
-    "Gemma3ForCausalLM": ("Gemma3TextConfig", {"layer_types": ["full_attention"] * NUM_LAYERS}),
+    "Gemma3ForCausalLM": (
+        "Gemma3TextConfig",
+        {
+            "layer_types": ["full_attention"] * NUM_LAYERS,
+            # As in the checkpoints from 4B on: SGLang 0.5.12 wants a factor.
+            "rope_parameters": {
+                "full_attention": {"rope_type": "linear", "factor": 8.0, "rope_theta": 1000000.0},
+                "sliding_attention": {"rope_type": "default", "rope_theta": 10000.0},
+            },
+        },
+    ),
     "GraniteForCausalLM": ("GraniteConfig", {"embedding_multiplier": 3.0, "residual_multiplier": 0.5}),
 }
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from eagle_parity.engines.class_rules import AtEmbedding, ClassRule, Malformed, Setter, Source
+from msgspec.structs import replace
+
+from eagle_parity.engines.class_rules import AtEmbedding, Captures, ClassRule, Malformed, Setter, Source
 from eagle_parity.engines.sglang.defects import (
     EMBEDDING_ALIAS,
-    EXPERT_GATHER,
     PARTIAL_SUMS_BY_FLAG,
     PARTIAL_SUMS_LATER,
     VERIFY_GRAPHS,
@@ -17,24 +18,19 @@ _GLM_MOE = ("Glm4MoeForCausalLM",)
 _GLM_5 = ("Glm5NextForConditionalGeneration",)
 
 GLM_CLASSES: tuple[ClassRule, ...] = (
-    plus_one(
-        "glm4-moe-lite",
-        _GLM_LITE,
-        ("0.5.8", "0.5.10.post1"),
-        AtEmbedding.TYPE_ERROR,
-        Source("models/deepseek_v2.py", "2295, 2052, inherited by glm4_moe_lite.py", "0.5.10.post1"),
-        VERIFY_GRAPHS,
-        PARTIAL_SUMS_LATER,
-        EXPERT_GATHER,
-    ),
-    plus_one(
-        "glm4-moe-lite",
-        _GLM_LITE,
-        ("0.5.11", "0.5.12.post1"),
-        AtEmbedding.TYPE_ERROR,
-        Source("models/deepseek_v2.py", "2529, 2275, inherited by glm4_moe_lite.py", "0.5.12.post1"),
-        PARTIAL_SUMS_LATER,
-        EXPERT_GATHER,
+    replace(
+        plus_one(
+            "glm4-moe-lite",
+            _GLM_LITE,
+            ("0.5.8", "0.5.12.post1"),
+            AtEmbedding.TYPE_ERROR,
+            Source(
+                "models/deepseek_v2.py",
+                "2529, the loop reads enable_a2a_moe: 2276; glm4_moe_lite.py:429 never sets it",
+                "0.5.12.post1",
+            ),
+        ),
+        captures=Captures.ATTRIBUTE_ERROR,
     ),
     ClassRule(
         family="glm4-moe-lite",
