@@ -45,8 +45,10 @@ if TYPE_CHECKING:
 
 FORMAT = "sglang-dumper"
 
+LISTED = 64
 LOOKED_INTO = 8
-"""Files with a dumper's name that are looked into before a folder is called a dump."""
+"""As many of a folder's first files are looked into, of as many whose names are looked at, before it is no dump: other
+folders have a million files."""
 
 _CACHED = (
     "came from the prefix cache, so that no file has their states: POST /flush_cache before the request, or start the"
@@ -112,7 +114,7 @@ def is_dump(root: Path, names: Sequence[str], paths: Mapping[str, str]) -> bool:
         names: of its files, below it.
         paths: for some names, the path as the system has it.
     """
-    named = (name for name in names if parse_name(name.rpartition("/")[2]) is not None)
+    named = (name for name in names[:LISTED] if parse_name(name.rpartition("/")[2]) is not None)
     for _, name in zip(range(LOOKED_INTO), named, strict=False):
         try:
             if is_dumped(read_table(root / paths.get(name, name))):

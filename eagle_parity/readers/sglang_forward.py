@@ -49,6 +49,9 @@ _IDS_AGAIN, _LAST_STATE, _AUX = "0", "1", "4"
 LOGITS = "logits"
 
 _RANK = 2
+MAX_ROWS = 1024 * 1024
+"""Of a forward; servers take 16,384 tokens at once, or some times as many. More are refused before they are read."""
+
 _FEWEST_SLOTS = 2
 """A target's forward that gives one state looks as the draft's do."""
 
@@ -289,6 +292,8 @@ def _integers(files: Sequence[Path], what: str) -> list[int]:
         stored = placed.stored
         if stored.dtype not in INTEGER_DTYPES or len(stored.shape) != 1 or stored.stride != (1,):
             raise UnreadableFileError(f"{what} is {stored}; expected integers, one a row")
+        if stored.shape[0] > MAX_ROWS:
+            raise UnreadableFileError(f"{what} has {stored.shape[0]:,} rows; at most {MAX_ROWS:,} are read")
         found.append(read_integers(placed.source, stored))
     if any(other != found[0] for other in found):
         raise UnreadableFileError(f"{what} was recorded {len(found)} times and differs: two recordings in one folder?")

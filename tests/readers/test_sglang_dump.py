@@ -26,7 +26,7 @@ from hypothesis import strategies as st
 from eagle_parity.cli.app import run
 from eagle_parity.errors import InputError
 from eagle_parity.hidden_states import HiddenStates, LastStateRule, StateSequence, Unreadable
-from eagle_parity.readers import open_hidden_states
+from eagle_parity.readers import open_hidden_states, sglang_forward
 from eagle_parity.readers.sglang_dumper import parse_name
 from eagle_parity.wiring import POST_NORM
 
@@ -263,6 +263,13 @@ def test_a_forward_without_a_vector(tmp_path: Path, name: str) -> None:
     write(tmp_path, [prompt("a", 4)])
     write(tmp_path, [prompt("b", 4)], step=1, without=[f"={name}", name])
     assert f"no {name} of this forward" in reasons(live(tmp_path))["step=1"]
+
+
+def test_a_forward_of_too_many_rows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write(tmp_path, [prompt("a", 4)])
+    write(tmp_path, [prompt("b", 5)], step=1)
+    monkeypatch.setattr(sglang_forward, "MAX_ROWS", 4)
+    assert "has 5 rows; at most 4 are read" in reasons(live(tmp_path))["step=1"]
 
 
 def test_a_slot_is_missing(tmp_path: Path) -> None:
