@@ -66,7 +66,8 @@ def what_was_read(group: Variants) -> str:
     if served.default:
         indices = ", ".join(str(index) for index in served.asked)
         return f"It takes its default, the states before layers {indices}, and gets {_got(group)}."
-    lost = ids_without_a_layer(group)
+    died = served.failure is not None and served.failure.kind is FailureKind.CAPTURE
+    lost = [] if died else ids_without_a_layer(group)
     told = f"; no layer answers to {' or to '.join(lost)}" if lost else ""
     return f"It reads {served.key} {list(served.ids or ())} and gets {_got(group)}{told}."
 

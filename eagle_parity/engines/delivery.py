@@ -60,11 +60,18 @@ def deliver(rule: ClassRule, asked: Sequence[int | None], num_layers: int) -> De
     unique = list(dict.fromkeys(given))
     if rule.order is Order.ASCENDING:
         unique.sort()
-    if rule.captures is Captures.ATTRIBUTE_ERROR and unique:
-        return Delivery((), tuple(wrapped), lost, min(unique))
+    return _handed_over(rule, unique, tuple(wrapped), lost)
+
+
+def _handed_over(
+    rule: ClassRule, indices: Sequence[int], wrapped: tuple[tuple[int, int], ...], lost: int | None
+) -> Delivery:
+    """What comes of the indices that a layer answers to."""
+    if rule.captures is Captures.ATTRIBUTE_ERROR and indices:
+        return Delivery((), wrapped, lost, min(indices))
     if rule.captures is Captures.BRANCH:
-        return Delivery(tuple(index if index == EMBEDDING else None for index in unique), tuple(wrapped), lost)
-    return Delivery(tuple(unique), tuple(wrapped), lost)
+        return Delivery(tuple(index if index == EMBEDDING else None for index in indices), wrapped, lost)
+    return Delivery(tuple(indices), wrapped, lost)
 
 
 def _every_slot(rule: ClassRule, asked: Sequence[int | None], num_layers: int) -> tuple[BoundaryEntry, ...]:

@@ -174,7 +174,10 @@ def _why_not(
     for each in variants:
         found = find_class(engine, target, version, each)
         if isinstance(found, ClassRule) and found.captures is not Captures.STREAM:
-            return f"{title} can't serve {wanted} on this target, whatever the list: it captures {found.captures.value}"
+            return (
+                f"{title} can't serve {wanted} on this target, whatever the list: it captures {found.captures.value};"
+                " use another version or engine"
+            )
         if isinstance(found, ClassRule) and found.embedding in FINAL_NORM:
             final_norm = found.embedding
     if closest is not None and closest.failure is not None:

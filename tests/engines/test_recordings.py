@@ -128,6 +128,10 @@ OLDER: dict[str, list[tuple[str, dict[str, Any], str]]] = {
         ("DeepseekV3ForCausalLM", {"embedding": AtEmbedding.TYPE_ERROR}, "forward"),
     ],
     "sglang@0.5.22": [("LlamaForCausalLM", {"embedding": AtEmbedding.TYPE_ERROR}, "forward")],
+    "vllm@0.25.0": [
+        ("LlamaForCausalLM", {"malformed": Malformed.UNSORTABLE}, "setter"),
+        ("DeepseekV3ForCausalLM", {"embedding": AtEmbedding.DELIVERS}, "forward"),
+    ],
     "vllm@0.28.0": [
         ("LlamaForCausalLM", {"malformed": Malformed.UNSORTABLE}, "setter"),
         ("DeepseekV3ForCausalLM", {"embedding": AtEmbedding.DELIVERS}, "forward"),
