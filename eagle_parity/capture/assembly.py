@@ -151,7 +151,14 @@ class SessionParts:
         found = {rank for rank, kind, request in self._parts if request == number and kind == "aux"}
         return sorted(found, key=_natural)
 
-    def assemble(self, rank: str, number: int, tokens: int) -> AssembledRank | Incomplete:
+    def shape_of(self, rank: str, number: int) -> tuple[int, int, bool]:
+        """How a request was computed: in how many forwards, from which position on, and whether it was alone in all."""
+        parts = self._parts.get((rank, "aux", number), [])
+        collected = self._collect(rank, "aux", number)
+        first = min((int(rows["positions"].min()) for rows, _ in collected), default=0)
+        return len(parts), first, all(len(part.rows) == 1 for part in parts)
+
+    def assemble(self, rank: str, number: int, tokens: int, *, first: int = 0) -> AssembledRank | Incomplete:
         """One request's rows of one rank, in the order of their positions.
 
         Where a position was computed twice (an engine that preempted the request computes it again), the later row
@@ -161,14 +168,16 @@ class SessionParts:
             rank: whose rows.
             number: of the request.
             tokens: T, as it was sent.
+            first: the position that the sequence begins with; rows before it are neither needed nor given.
         """
         import torch
 
         collected = self._collect(rank, "aux", number)
         positions = torch.cat([rows["positions"] for rows, _ in collected]) if collected else torch.empty(0).long()
-        order = _latest(positions, tokens)
+        order = _latest(positions, tokens)[first:]
         if (order < 0).any():
-            return Incomplete(_runs(order < 0), int((order >= 0).sum()))
+            runs = tuple((start + first, stop + first) for start, stop in _runs(order < 0))
+            return Incomplete(runs, int((order >= 0).sum()))
 
         def whole(name: str) -> torch.Tensor:
             return torch.cat([rows[name] for rows, _ in collected])[order]
@@ -179,18 +188,18 @@ class SessionParts:
             token_ids=whole("token_ids").to(torch.int64),
             slots=slots,
             last_state=whole("last_state") if "last_state" in names else None,
-            draft_input=self._draft_input(rank, number, tokens),
+            draft_input=self._draft_input(rank, number, tokens, first),
             modes=tuple(dict.fromkeys(mode for _, mode in collected)),
             forwards=len(collected),
         )
 
-    def _draft_input(self, rank: str, number: int, tokens: int) -> torch.Tensor | None:
+    def _draft_input(self, rank: str, number: int, tokens: int, first: int) -> torch.Tensor | None:
         import torch
 
         collected = self._collect(rank, "draft", number)
         if not collected:
             return None
-        order = _latest(torch.cat([rows["positions"] for rows, _ in collected]), tokens)
+        order = _latest(torch.cat([rows["positions"] for rows, _ in collected]), tokens)[first:]
         if (order < 0).any():
             return None
         return torch.cat([rows["draft_input"] for rows, _ in collected])[order]

@@ -115,6 +115,8 @@ class CapturedSequence(msgspec.Struct, frozen=True, kw_only=True):
         name: where the tokens came from, unique within the capture.
         file: its name in the directory.
         tokens: T.
+        first_position: of its first row in the sequence that was computed: above 0 behind a warm prefix alone, whose
+            rows were in a cache and are not here.
         ranks: of a live capture, whose file this is, and then the other ranks that recorded the sequence whole.
         draft_input: of a live capture: whether what the head's ``fc`` got is the slots side by side, bit for bit;
             ``normed`` where the head normalises first and what it got can't be held against the slots.
@@ -123,6 +125,7 @@ class CapturedSequence(msgspec.Struct, frozen=True, kw_only=True):
     name: _Name
     file: Annotated[str, msgspec.Meta(max_length=64)]
     tokens: Annotated[int, msgspec.Meta(ge=1, le=MAX_SEQUENCE_TOKENS)]
+    first_position: Annotated[int, msgspec.Meta(ge=0, le=MAX_SEQUENCE_TOKENS)] = 0
     ranks: list[_Name] = []
     draft_input: Literal["equal", "differs", "normed", "absent"] | None = None
 
@@ -404,6 +407,7 @@ class CaptureWriter:
         draft_input: torch.Tensor | None = None,
         draft_input_is: Literal["equal", "differs", "normed", "absent"] | None = None,
         ranks: Mapping[str, Sequence[torch.Tensor]] | None = None,
+        first_position: int = 0,
     ) -> None:
         """Writes one sequence; its files are whole when this returns.
 
@@ -415,6 +419,7 @@ class CaptureWriter:
             loss_mask: integers ``[T]``.
             draft_input: ``[T, K * H]``, what the head's ``fc`` got where it isn't the slots side by side.
             draft_input_is: what is known of it.
+            first_position: see ``CapturedSequence``.
             ranks: of a live capture, each rank's own ``[T, H]`` a slot, the rank of ``slots`` first.
 
         Raises:
@@ -452,6 +457,7 @@ class CaptureWriter:
             name=self._unique(name),
             file=file,
             tokens=tokens,
+            first_position=first_position,
             ranks=[first, *others] if ranks else [],
             draft_input=draft_input_is,
         )
@@ -474,8 +480,7 @@ class CaptureWriter:
         return self._manifest.live is not None and bool(self._manifest.live.incomplete)
 
     def _write_manifest(self) -> None:
-        data = msgspec.json.format(msgspec.json.encode(self.manifest), indent=2) + b"\n"
-        write_atomically(self.folder / MANIFEST_NAME, data, private=True)
+        write_manifest(self.folder, self.manifest)
 
     def _unique(self, name: str) -> str:
         name = name[:1000]  # room for the number below the manifest's bound
@@ -484,6 +489,12 @@ class CaptureWriter:
             count += 1
             unique = f"{name} ({count})"
         return unique
+
+
+def write_manifest(folder: str | Path, manifest: Manifest) -> None:
+    """Writes a capture's manifest, atomically and with mode 0600."""
+    data = msgspec.json.format(msgspec.json.encode(manifest), indent=2) + b"\n"
+    write_atomically(Path(folder) / MANIFEST_NAME, data, private=True)
 
 
 def _write_tensors(path: Path, tensors: Mapping[str, torch.Tensor]) -> None:

@@ -5,14 +5,14 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass
 from itertools import islice
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 from eagle_parity.errors import InputError
 from eagle_parity.input_files import check_file
 from eagle_parity.quoting import one_line
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
     from pathlib import Path
 
     from transformers import PreTrainedTokenizerBase
@@ -117,23 +117,71 @@ def replay_sequences(path: str | Path, *, first_token: int | None = None) -> Ite
             yield TokenSequence(name, token_ids, mask if mask is not None and len(mask) == len(token_ids) else None)
 
 
-def prompt_sequences(path: str | Path, target_dir: str | Path) -> Iterator[TokenSequence | SkippedSequence]:
+class Encoder(Protocol):
+    """Who makes token ids of texts and conversations: a target's tokenizer, or the server that is captured."""
+
+    def encode_text(self, text: str) -> list[int]:
+        """Token ids with what the tokenizer always adds, such as a BOS."""
+        ...
+
+    def encode_messages(self, messages: Sequence[Mapping[str, Any]]) -> list[int]:
+        """Through the chat template, with a generation prompt unless the assistant has the last word."""
+        ...
+
+
+class TargetEncoder:
+    """The tokenizer in a target's folder, loaded when the first text needs it.
+
+    Args:
+        target_dir: the folder.
+    """
+
+    def __init__(self, target_dir: str | Path) -> None:
+        self._target_dir = target_dir
+        self._loaded: PreTrainedTokenizerBase | None = None
+
+    @property
+    def _tokenizer(self) -> PreTrainedTokenizerBase:
+        if self._loaded is None:
+            self._loaded = load_tokenizer(self._target_dir)
+        return self._loaded
+
+    def encode_text(self, text: str) -> list[int]:
+        """As ``Encoder`` has it.
+
+        Raises:
+            InputError: there is no tokenizer in the folder.
+        """
+        token_ids: list[int] = self._tokenizer(text)["input_ids"]
+        return token_ids
+
+    def encode_messages(self, messages: Sequence[Mapping[str, Any]]) -> list[int]:
+        """As ``Encoder`` has it."""
+        conversation: Any = list(messages)
+        encoded: Any = self._tokenizer.apply_chat_template(
+            conversation,
+            add_generation_prompt=messages[-1].get("role") != "assistant",
+            tokenize=True,
+            return_dict=True,
+        )
+        return [int(token) for token in encoded["input_ids"]]
+
+
+def prompt_sequences(path: str | Path, encoder: Encoder) -> Iterator[TokenSequence | SkippedSequence]:
     """The prompts of a file as token ids of a target.
 
     A file whose first character is ``{`` is JSON lines, one called ``.yaml`` or ``.yml`` is a YAML list, any other has
     one prompt a line. An entry is a string, or an object with one of ``token_ids`` (taken as they are), ``text``
-    (through the target's tokenizer, which adds what it always adds, such as a BOS) or ``messages`` (through its chat
-    template, with a generation prompt unless the assistant has the last word).
+    or ``messages``, which the encoder makes token ids of.
 
     Args:
         path: the file.
-        target_dir: the target's folder; its tokenizer is loaded when the first entry needs it.
+        encoder: asked for the entries that are no token ids.
 
     Raises:
         InputError: the file can't be read or isn't one, or an entry needs a tokenizer that isn't there.
     """
     path = check_file(path, expected=f"a prompt file: {_EXPECTED}")
-    tokenizer: PreTrainedTokenizerBase | None = None
     for name, entry in _entries(path):
         if isinstance(entry, SkippedSequence):
             yield entry
@@ -146,9 +194,7 @@ def prompt_sequences(path: str | Path, target_dir: str | Path) -> Iterator[Token
         if "token_ids" in entry:
             yield _from_token_ids(name, entry["token_ids"])
             continue
-        if tokenizer is None:
-            tokenizer = load_tokenizer(target_dir)
-        yield _tokenize(name, entry, tokenizer)
+        yield _encode(name, entry, encoder)
 
 
 def load_tokenizer(target_dir: str | Path) -> PreTrainedTokenizerBase:
@@ -230,29 +276,21 @@ def _from_token_ids(name: str, value: object) -> TokenSequence | SkippedSequence
     return TokenSequence(name, tuple(value))
 
 
-def _tokenize(
-    name: str, entry: Mapping[str, Any], tokenizer: PreTrainedTokenizerBase
-) -> TokenSequence | SkippedSequence:
+def _encode(name: str, entry: Mapping[str, Any], encoder: Encoder) -> TokenSequence | SkippedSequence:
     text, messages = entry.get("text"), entry.get("messages")
     try:
         if isinstance(text, str):
-            token_ids = tokenizer(text)["input_ids"]
-        elif isinstance(messages, list):
+            return _from_token_ids(name, encoder.encode_text(text))
+        if isinstance(messages, list):
             problem = _check_messages(messages)
-            if problem:
-                return SkippedSequence(name, problem)
-            encoded: Any = tokenizer.apply_chat_template(
-                messages,
-                add_generation_prompt=messages[-1].get("role") != "assistant",
-                tokenize=True,
-                return_dict=True,
+            return (
+                SkippedSequence(name, problem) if problem else _from_token_ids(name, encoder.encode_messages(messages))
             )
-            token_ids = encoded["input_ids"]
-        else:
-            return SkippedSequence(name, f"keys {sorted(map(str, islice(entry, 8)))}; expected {_EXPECTED}")
+    except InputError:
+        raise  # there is no encoder, whatever the entry
     except Exception as error:  # noqa: BLE001  a chat template is a program from a file and raises what it likes
         return SkippedSequence(name, f"the target's tokenizer refuses it ({one_line(error)})")
-    return _from_token_ids(name, [int(token) for token in token_ids])
+    return SkippedSequence(name, f"keys {sorted(map(str, islice(entry, 8)))}; expected {_EXPECTED}")
 
 
 def _check_messages(messages: list[Any]) -> str | None:

@@ -11,7 +11,7 @@ Why these modules are hooked, from SGLang's own code (0.5.10 to 0.5.23):
 
 - ``logits_processor``: every class that can serve EAGLE-3 hands it ``(input_ids, hidden_states, lm_head, forward_batch,
   aux_hidden_states)`` by position; the auxiliary states are complete there, after every deferred all-reduce. What a
-  decoder layer returns is a partial sum of one rank (``layers/layer_boundary``, 0.5.21 and newer), so no layer is hooked.
+  decoder layer returns is a partial sum of one rank (``layers/layer_boundary``, 0.5.21 and newer): none is hooked.
 - ``model``: holds ``layers_to_capture`` or the layers' flags, which is what the engine really captures.
 - ``model.fc`` of the draft: its argument is the concatenation itself.
 
@@ -85,7 +85,7 @@ def register() -> None:
     def after_load(result: Any, runner: Any, *_: Any, **__: Any) -> Any:
         try:
             _attach(runner.model)
-        except Exception:
+        except Exception:  # noqa: BLE001  nothing may reach the engine
             logger.exception("eagle-parity: the capture hook could not be attached; the server goes on")
         return result
 
@@ -133,40 +133,36 @@ class _Tap:
             self._fail(marks, error)
 
     def _on_logits(self, args: tuple[Any, ...], marks: list[Mark | None]) -> None:
-        batch = args[_FORWARD_BATCH] if len(args) > _FORWARD_BATCH else None
+        batch: Any = args[_FORWARD_BATCH] if len(args) > _FORWARD_BATCH else None
         request_ids = getattr(batch, "rids", None)
         if not request_ids:
             return
         spool = self._spool()
         marks.extend(spool.marks(request_ids))
-        if not marks:
-            return
-        mode = getattr(batch.forward_mode, "name", str(batch.forward_mode))
-        lengths = batch.extend_seq_lens_cpu
-        session_of = {mark.session for mark in marks if mark is not None}
+        sessions = {mark.session for mark in marks if mark is not None}
         is_draft = self.fc is not None
-        for session in session_of:
+        for session in sessions:
             if not spool.described(session, "draft" if is_draft else "target"):
                 spool.describe(session, self._facts(args, is_draft=is_draft))
+        mode = getattr(batch.forward_mode, "name", str(batch.forward_mode))
+        lengths = batch.extend_seq_lens_cpu
         if mode not in _PREFILL_MODES or lengths is None:
-            for session in session_of:
+            for session in sessions:
                 spool.count(session, f"rows of {mode}", int(args[_HIDDEN].shape[0]))
-            return
-        ends = list(itertools.accumulate(int(length) for length in lengths))
-        spans = [slice(start, end) for start, end in itertools.pairwise([0, *ends])]
-        ids = {"token_ids": args[_INPUT_IDS], "positions": batch.positions}
-        for session in session_of:
-            spool.count(session, "padding rows", max(0, int(args[_INPUT_IDS].shape[0]) - ends[-1]))
-        if is_draft:
-            if self.fc_input is not None:
-                spool.write("draft", {**ids, "draft_input": self.fc_input}, marks, spans, mode=mode)
-            return
-        aux = args[_AUX] if len(args) > _AUX else None
-        if aux is None:
-            spool.fail(marks, "the target hands over no auxiliary states: this server runs no EAGLE-3 head")
-            return
-        states = {"packed": aux} if hasattr(aux, "shape") else {f"slot.{i}": slot for i, slot in enumerate(aux)}
-        spool.write("aux", {**ids, **states, "last_state": args[_HIDDEN]}, marks, spans, mode=mode)
+        elif sessions:
+            ends = list(itertools.accumulate(int(length) for length in lengths))
+            spans = [slice(start, end) for start, end in itertools.pairwise([0, *ends])]
+            for session in sessions:
+                spool.count(session, "padding rows", max(0, int(args[_INPUT_IDS].shape[0]) - ends[-1]))
+            ids = {"token_ids": args[_INPUT_IDS], "positions": batch.positions}
+            states = self._draft_input() if is_draft else _target_states(args)
+            if states is None:
+                spool.fail(marks, "the target hands over no auxiliary states: this server runs no EAGLE-3 head")
+            elif states:
+                spool.write("draft" if is_draft else "aux", {**ids, **states}, marks, spans, mode=mode)
+
+    def _draft_input(self) -> dict[str, torch.Tensor]:
+        return {} if self.fc_input is None else {"draft_input": self.fc_input}
 
     def _fail(self, marks: Sequence[Mark | None], error: Exception) -> None:
         try:
@@ -176,7 +172,7 @@ class _Tap:
                 # The spool itself can't be used: say it once and get out of the way.
                 self.broken = True
                 logger.warning("eagle-parity: the spool %s can't be used, nothing is captured: %s", self.folder, error)
-        except Exception:
+        except Exception:  # noqa: BLE001  as above
             self.broken = True
             logger.exception("eagle-parity: the capture hook failed; the server goes on without it")
 
@@ -215,6 +211,15 @@ class _Tap:
                 "layer_set": layer_set(inner),
             },
         }
+
+
+def _target_states(args: tuple[Any, ...]) -> dict[str, torch.Tensor] | None:
+    """The auxiliary states and the last one, from the logits processor's arguments; None where there are none."""
+    aux = args[_AUX] if len(args) > _AUX else None
+    if aux is None:
+        return None
+    states = {"packed": aux} if hasattr(aux, "shape") else {f"slot.{i}": slot for i, slot in enumerate(aux)}
+    return {**states, "last_state": args[_HIDDEN]}
 
 
 def layer_set(inner: Any) -> dict[str, list[int]] | None:

@@ -103,6 +103,13 @@ def _signature(token: str, session: str) -> str:
     return hmac.new(token.encode(), session.encode(), hashlib.sha256).hexdigest()[:24]
 
 
+def default_spool() -> Path:
+    """Where a spool lies that no option names: as the environment says, else a folder of this user's own."""
+    named = os.environ.get(SPOOL_ENV)
+    user = os.getuid() if hasattr(os, "getuid") else "user"
+    return Path(named) if named else Path(tempfile.gettempdir()) / f"eagle-parity-{user}"
+
+
 def read_token(folder: str | Path) -> str:
     """The spool's token.
 
@@ -323,7 +330,7 @@ def _rows(tensor: torch.Tensor, where: Sequence[slice]) -> torch.Tensor:
 
 @contextlib.contextmanager
 def _replacing(path: Path) -> Iterator[Path]:
-    """A temporary file, 0600, that takes the name when it is whole: a killed server leaves no half file of that name."""
+    """A temporary file, 0600, that takes the name when it is whole: a killed server leaves no half file of it."""
     handle, name = tempfile.mkstemp(dir=path.parent, prefix=".part-")
     os.close(handle)
     temporary = Path(name)

@@ -2,11 +2,11 @@
 
 Two entry points of this package, which vLLM finds by itself once the package is installed beside it:
 
-- ``vllm.general_plugins``: ``register`` gives every worker the methods of ``CaptureMethods``. Nothing else happens until
-  one of them is called.
+- ``vllm.general_plugins``: ``register`` gives every worker the methods of ``CaptureMethods``. Nothing else happens
+  until one of them is called.
 - ``vllm.endpoint_plugins`` (loaded only where ``VLLM_PLUGINS`` names it): ``CaptureEndpoint`` adds the route
-  ``POST /eagle_parity/{verb}`` to the API server, which asks for the spool's token. Without it the methods can be reached
-  by vLLM's own ``/collective_rpc``, which exists in development mode only.
+  ``POST /eagle_parity/{verb}`` to the API server, which asks for the spool's token. Without it the methods can be
+  reached by vLLM's own ``/collective_rpc``, which exists in development mode only.
 
 While a capture is on, three methods of live objects are wrapped, all of them plain Python outside compiled regions and
 graphs, so it works with and without ``--enforce-eager``; switching off deletes the wrappers:
@@ -30,14 +30,13 @@ import importlib.metadata
 import inspect
 import json
 import os
-import tempfile
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from eagle_parity.capture.spool import DEFAULT_MAX_TOKENS, MAX_TOKENS_ENV, SPOOL_ENV, Spool, logger, make_spool
+from eagle_parity.capture.spool import DEFAULT_MAX_TOKENS, MAX_TOKENS_ENV, Spool, default_spool, logger, make_spool
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
+    from pathlib import Path
 
     import torch
 
@@ -102,7 +101,7 @@ class CaptureEndpoint:
         from fastapi import Request
         from fastapi.responses import JSONResponse
 
-        token = make_spool(spool_folder())
+        token = make_spool(default_spool())
 
         async def capture(verb: str, request: Request) -> JSONResponse:
             if not hmac.compare_digest(request.headers.get(TOKEN_HEADER, "").encode(), token.encode()):
@@ -126,13 +125,6 @@ class CaptureEndpoint:
         """Nothing to keep: the route finds the engine in the application's state."""
 
 
-def spool_folder() -> Path:
-    """Where this host's spool lies: as the environment says, else a folder of this user among the temporary ones."""
-    named = os.environ.get(SPOOL_ENV)
-    user = os.getuid() if hasattr(os, "getuid") else "user"
-    return Path(named) if named else Path(tempfile.gettempdir()) / f"eagle-parity-{user}"
-
-
 def _answer(call: Callable[[], dict[str, Any]]) -> dict[str, Any]:
     try:
         return call()
@@ -154,7 +146,7 @@ class _Recorder:
         self.worker = worker
         self.parallel = parallel_facts(worker)
         limit = int(os.environ.get(MAX_TOKENS_ENV) or DEFAULT_MAX_TOKENS)
-        self.spool = Spool(spool_folder(), rank_name(self.parallel), max_tokens=limit)
+        self.spool = Spool(default_spool(), rank_name(self.parallel), max_tokens=limit)
         self.wrapped: list[tuple[Any, str]] = []
         self.rows: _Rows | None = None  # of the forward whose draft is being proposed
 
@@ -299,8 +291,8 @@ class _Recorder:
         self.rows = None
         rows = self._v1_rows(
             runner.input_ids.gpu,
-            runner._get_positions(int(metadata.num_actual_tokens)),
-            metadata,  # noqa: SLF001  vLLM's own accessor
+            runner._get_positions(int(metadata.num_actual_tokens)),  # noqa: SLF001  there is no public one
+            metadata,
         )
         if rows is not None:
             self._write_aux(rows, arguments["aux_hidden_states"], arguments["hidden_states"], "runner v1")
@@ -355,7 +347,7 @@ class _Recorder:
         try:
             marks = self.spool.marks(getattr(getattr(self.runner, "input_batch", None), "req_ids", ()))
             self.spool.fail(marks, error)
-        except Exception:
+        except Exception:  # noqa: BLE001  nothing may reach the engine
             logger.exception("eagle-parity: the capture hook failed; the server goes on without it")
             self.stop()
 

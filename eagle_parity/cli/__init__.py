@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from eagle_parity.cli.capture import capture_transformers
+from eagle_parity.cli.capture_live import capture_sglang, capture_vllm
 from eagle_parity.cli.check_config import check_config
 from eagle_parity.cli.checks import checks
 from eagle_parity.cli.demo import demo
@@ -44,6 +45,7 @@ class Group(NamedTuple):
 
 GROUPS: dict[str, Group] = {
     "capture": Group(
-        "Record hidden states: a reference forward with transformers.", {"transformers": capture_transformers}
+        "Record hidden states: of a running server, every rank, or of a reference forward.",
+        {"sglang": capture_sglang, "vllm": capture_vllm, "transformers": capture_transformers},
     ),
 }

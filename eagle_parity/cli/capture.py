@@ -131,7 +131,7 @@ def capture_transformers(
     Example: eagle-parity capture transformers --target ./target --replay ./shards --output ./reference
     """
     from eagle_parity.capture import transformers
-    from eagle_parity.capture.prompts import limit_sequences, prompt_sequences, replay_sequences
+    from eagle_parity.capture.prompts import TargetEncoder, limit_sequences, prompt_sequences, replay_sequences
     from eagle_parity.cli.finish import finish
     from eagle_parity.cli.progress import show_progress
 
@@ -143,7 +143,7 @@ def capture_transformers(
             )
         source = replay_sequences(replay, first_token=first_token)
     elif prompts is not None and replay is None:
-        source = prompt_sequences(prompts, target)
+        source = prompt_sequences(prompts, TargetEncoder(target))
     else:
         raise UsageError("capture transformers takes its tokens from one of --replay SHARDS and --prompts FILE")
     with show_progress("loading the target", total=sequences, quiet=quiet) as step:

@@ -14,6 +14,7 @@ import pytest
 from eagle_parity.capture import prompts
 from eagle_parity.capture.prompts import (
     SkippedSequence,
+    TargetEncoder,
     TokenSequence,
     limit_sequences,
     prompt_sequences,
@@ -32,12 +33,14 @@ def write(folder: Path, name: str, content: str | bytes) -> Path:
 
 def test_token_ids_need_no_tokenizer(tmp_path: Path) -> None:
     path = write(tmp_path, "p.jsonl", '{"token_ids": [1, 2]}\n\n  {"token_ids": [3]}\n')
-    assert list(prompt_sequences(path, NO_TOKENIZER)) == [
+    assert list(prompt_sequences(path, TargetEncoder(NO_TOKENIZER))) == [
         TokenSequence("p.jsonl:1", (1, 2)),
         TokenSequence("p.jsonl:3", (3,)),
     ]
     path = write(tmp_path, "p.yaml", "- token_ids: [1, 2]\n- {token_ids: [3]}\n")
-    assert [s.token_ids for s in prompt_sequences(path, NO_TOKENIZER) if isinstance(s, TokenSequence)] == [(1, 2), (3,)]
+    assert [
+        s.token_ids for s in prompt_sequences(path, TargetEncoder(NO_TOKENIZER)) if isinstance(s, TokenSequence)
+    ] == [(1, 2), (3,)]
 
 
 def test_text_and_messages_go_through_the_targets_tokenizer(tmp_path: Path, smollm2: Path) -> None:
@@ -51,7 +54,11 @@ def test_text_and_messages_go_through_the_targets_tokenizer(tmp_path: Path, smol
     text = write(tmp_path, "p.txt", "A glacier\n")
 
     def texts(path: Path) -> list[str]:
-        return [tokenizer.decode(s.token_ids) for s in prompt_sequences(path, smollm2) if isinstance(s, TokenSequence)]
+        return [
+            tokenizer.decode(s.token_ids)
+            for s in prompt_sequences(path, TargetEncoder(smollm2))
+            if isinstance(s, TokenSequence)
+        ]
 
     plain, opened, closed = texts(json_lines)
     assert plain == "A glacier"
@@ -83,7 +90,7 @@ def test_a_bad_entry_is_skipped_and_the_others_are_read(
     }
     lines = [line.encode("latin-1") for line in cases]
     path = write(tmp_path, "p.jsonl", b'{"token_ids": [1]}\n' + b"\n".join(lines) + b'\n{"token_ids": [2]}')
-    first, *skipped, last = prompt_sequences(path, smollm2)
+    first, *skipped, last = prompt_sequences(path, TargetEncoder(smollm2))
     assert first == TokenSequence("p.jsonl:1", (1,))
     assert last == TokenSequence(f"p.jsonl:{len(cases) + 2}", (2,))
     for skip, reason in zip(skipped, cases.values(), strict=True):
@@ -99,28 +106,28 @@ def test_files_that_hold_no_prompts(tmp_path: Path, monkeypatch: pytest.MonkeyPa
         "[" * 5000: "not YAML",
     }.items():
         with pytest.raises(InputError, match=message):
-            list(prompt_sequences(write(tmp_path, "p.yaml", content), NO_TOKENIZER))
+            list(prompt_sequences(write(tmp_path, "p.yaml", content), TargetEncoder(NO_TOKENIZER)))
     monkeypatch.setattr(prompts, "MAX_YAML_BYTES", 10)
     with pytest.raises(InputError, match="use JSON lines"):
-        list(prompt_sequences(write(tmp_path, "p.yaml", "- " + "x" * 20), NO_TOKENIZER))
+        list(prompt_sequences(write(tmp_path, "p.yaml", "- " + "x" * 20), TargetEncoder(NO_TOKENIZER)))
     with pytest.raises(InputError, match="expected a prompt file"):
-        list(prompt_sequences(tmp_path, NO_TOKENIZER))
-    assert list(prompt_sequences(write(tmp_path, "p.txt", "\n \n"), NO_TOKENIZER)) == []
+        list(prompt_sequences(tmp_path, TargetEncoder(NO_TOKENIZER)))
+    assert list(prompt_sequences(write(tmp_path, "p.txt", "\n \n"), TargetEncoder(NO_TOKENIZER))) == []
 
 
 def test_a_pipe_is_not_waited_for(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
     for path in (tmp_path / "pipe", Path("/dev/zero")):
         with pytest.raises(InputError, match=f"{path}: no regular file"):
-            list(prompt_sequences(path, NO_TOKENIZER))
+            list(prompt_sequences(path, TargetEncoder(NO_TOKENIZER)))
     with pytest.raises(InputError, match="an empty path"):
-        list(prompt_sequences("", NO_TOKENIZER))
+        list(prompt_sequences("", TargetEncoder(NO_TOKENIZER)))
 
 
 def test_a_target_without_a_tokenizer_is_told(tmp_path: Path, tiny_target: Path) -> None:
     path = write(tmp_path, "p.txt", "A prompt\n")
     with pytest.raises(InputError, match="tokenizer can't be loaded"):
-        list(prompt_sequences(path, tiny_target))
+        list(prompt_sequences(path, TargetEncoder(tiny_target)))
 
 
 def test_limits_count_what_is_usable() -> None:

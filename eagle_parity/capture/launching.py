@@ -1,0 +1,105 @@
+"""What a server is started with so that it can be captured: flags, by engine and version, and the hook as one file."""
+
+from __future__ import annotations
+
+import ast
+import json
+import shlex
+from importlib import resources
+from typing import TYPE_CHECKING
+
+from eagle_parity.capture.servers.sglang import EXPORTED_HOOK, HOOK_FACTORY
+from eagle_parity.capture.sglang import TARGET_MODULES
+from eagle_parity.capture.spool import SPOOL_ENV
+from eagle_parity.capture.vllm import PLUGIN
+from eagle_parity.errors import UsageError
+from eagle_parity.versions import parse_version
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+FIRST_SGLANG = "0.5.10"
+"""The first release whose forward batches carry request ids (``model_executor/forward_batch_info.py``)."""
+_FIRST_WITH_BACKEND_FLAGS = "0.5.14"
+"""From here on ``--cuda-graph-backend-prefill``; before it ``--disable-piecewise-cuda-graph`` (``server_args.py``)."""
+FIRST_VLLM_WITH_ROUTE = "0.32.0"
+"""The first release in the tables with ``vllm.endpoint_plugins``; before it the hook is reached in development mode."""
+
+_SGLANG_MODULES = ("spool", "sglang")
+EXPORTED_NAME = EXPORTED_HOOK.partition(":")[0] + ".py"
+
+
+def sglang_flags(version: str | None, spool: str, *, exported: bool = False) -> list[str]:
+    """The launch flags of an SGLang release.
+
+    Args:
+        version: of SGLang; None for the newest.
+        spool: where the hook writes, as the server sees it.
+        exported: whether the hook is the exported file and not the installed package.
+
+    Raises:
+        UsageError: a release whose workers don't know their requests' ids.
+    """
+    if version is not None and parse_version(version) < parse_version(FIRST_SGLANG):
+        raise UsageError(
+            f"sglang {version}: its forward batches carry no request ids, so rows can't be told apart; capture needs"
+            f" {FIRST_SGLANG} or newer"
+        )
+    hook = {
+        "name": "eagle-parity",
+        "target_modules": list(TARGET_MODULES),
+        "hook_factory": EXPORTED_HOOK if exported else HOOK_FACTORY,
+        "config": {"spool": spool},
+    }
+    old = version is not None and parse_version(version) < parse_version(_FIRST_WITH_BACKEND_FLAGS)
+    graphs = ["--disable-piecewise-cuda-graph"] if old else ["--cuda-graph-backend-prefill", "disabled"]
+    return ["--forward-hooks", json.dumps([hook], separators=(",", ":")), *graphs]
+
+
+def vllm_environment(version: str | None, spool: str) -> dict[str, str]:
+    """The environment of a vLLM server; the package itself has to be installed beside vLLM.
+
+    Args:
+        version: of vLLM; None for the newest.
+        spool: where the hook writes, as the server sees it.
+    """
+    if version is not None and parse_version(version) < parse_version(FIRST_VLLM_WITH_ROUTE):
+        return {"VLLM_SERVER_DEV_MODE": "1", SPOOL_ENV: spool}
+    return {"VLLM_PLUGINS": PLUGIN, SPOOL_ENV: spool}
+
+
+def as_shell(words: Sequence[str]) -> str:
+    """Words as one line that a shell takes."""
+    return shlex.join(words)
+
+
+def exported_sglang_hook() -> str:
+    """The SGLang hook as one module without dependencies, for images where nothing may be installed.
+
+    It is the package's own source: the modules one after the other, without what they import from each other.
+    """
+    package = resources.files("eagle_parity.capture")
+    bodies = [_without_own_imports((package / f"{name}.py").read_text("utf-8")) for name in _SGLANG_MODULES]
+    return (
+        '"""The capture hook of eagle-parity for SGLang, written by `eagle-parity capture sglang --export-hook`.\n\n'
+        f"Put it where Python finds it (PYTHONPATH) under the name {EXPORTED_NAME}.\n"
+        '"""\n\nfrom __future__ import annotations\n\n' + "\n\n".join(bodies)
+    )
+
+
+def _without_own_imports(source: str) -> str:
+    """The source without its docstring, its ``__future__`` line and its imports from this package."""
+    tree = ast.parse(source)
+    dropped: set[int] = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[0] in {"__future__", "eagle_parity"}:
+            dropped |= set(range(node.lineno, (node.end_lineno or node.lineno) + 1))
+    if ast.get_docstring(tree) is not None:
+        first = tree.body[0]
+        dropped |= set(range(first.lineno, (first.end_lineno or first.lineno) + 1))
+    return (
+        "".join(
+            line for number, line in enumerate(source.splitlines(keepends=True), start=1) if number not in dropped
+        ).strip("\n")
+        + "\n"
+    )

@@ -1,0 +1,262 @@
+"""What a capture needs of a running server, and the HTTP that both engines share."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Protocol
+
+from eagle_parity.capture.spool import SPOOL_ENV, read_token
+from eagle_parity.errors import InputError, MissingExtraError, UsageError
+from eagle_parity.quoting import one_line, plain
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from contextlib import AbstractContextManager
+    from pathlib import Path
+
+    import httpx
+
+    from eagle_parity.capture.format import Acceptance
+
+CONNECT_SECONDS = 10.0
+ANSWER_SECONDS = 600.0
+"""A prompt of a million tokens takes minutes; a server that died closes the connection at once."""
+MAX_ERROR_CHARS = 300
+
+
+@dataclass(frozen=True, slots=True)
+class Generation:
+    """What a server says of one request.
+
+    Attributes:
+        prompt_tokens: as it counted them; None where it doesn't say.
+        cached_tokens: of these, what it took from its prefix cache; None where it doesn't say.
+        output_tokens: that it generated.
+        drafts, draft_tokens, accepted_tokens: of speculation, where the engine counts by request.
+    """
+
+    prompt_tokens: int | None
+    cached_tokens: int | None
+    output_tokens: int
+    drafts: int | None = None
+    draft_tokens: int | None = None
+    accepted_tokens: int | None = None
+
+
+class Server(Protocol):
+    """One running server."""
+
+    @property
+    def engine(self) -> str:
+        """``sglang`` or ``vllm``."""
+        ...
+
+    @property
+    def url(self) -> str:
+        """Its address, without a path."""
+        ...
+
+    @property
+    def version(self) -> str:
+        """Of the engine, as the server says it; empty where it doesn't."""
+        ...
+
+    @property
+    def token(self) -> str:
+        """Of the spool: what makes requests ours."""
+        ...
+
+    def max_tokens(self) -> int | None:
+        """The longest prompt that it takes; None where it doesn't say."""
+        ...
+
+    def recording(self) -> AbstractContextManager[None]:
+        """Switches the hooks on, and off again whatever happens."""
+        ...
+
+    def encode_text(self, text: str) -> list[int]:
+        """Token ids of a text, by the server's own tokenizer."""
+        ...
+
+    def encode_messages(self, messages: Sequence[Mapping[str, Any]]) -> list[int]:
+        """Token ids of a conversation, by the server's own chat template."""
+        ...
+
+    def generate(self, token_ids: Sequence[int], *, request_id: str, salt: str, new_tokens: int) -> Generation:
+        """Sends token ids as they are, greedily decoded.
+
+        Args:
+            token_ids: the prompt.
+            request_id: by which the workers know it.
+            salt: requests of different salts share no cached prefix.
+            new_tokens: to generate, at least 1.
+        """
+        ...
+
+    def counters(self) -> Counters | None:
+        """The server's own counts of speculation so far; None where each request has them."""
+        ...
+
+    def fetch(self, session: str, into: Path) -> Path:
+        """The session's parts: where they lie, or a copy in ``into``.
+
+        Raises:
+            InputError: they can't be reached from here; the message says where they lie and how to get them.
+        """
+        ...
+
+    def discard(self, session: str) -> None:
+        """Removes the parts where they are within reach; they are in the capture."""
+        ...
+
+    def flags_for(self, problem: str) -> str:
+        """What to start this server with so that a ``problem`` goes away: ``chunk`` or ``prefix``."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Counters:
+    """Counts since the server started."""
+
+    drafts: int
+    draft_tokens: int
+    accepted_tokens: int
+    source: str
+
+    def until(self, later: Counters, *, output_tokens: int) -> Acceptance:
+        """What was counted between the two readings."""
+        from eagle_parity.capture.format import Acceptance
+
+        return Acceptance(
+            drafts=later.drafts - self.drafts,
+            draft_tokens=later.draft_tokens - self.draft_tokens,
+            accepted_tokens=later.accepted_tokens - self.accepted_tokens,
+            output_tokens=output_tokens,
+            source=self.source,
+            other_traffic=True,
+        )
+
+
+class Connection:
+    """JSON over HTTP to one server, with errors that say which server and what to do.
+
+    Args:
+        url: as the user gave it.
+        api_key: sent as a bearer token where given.
+    """
+
+    def __init__(self, url: str, *, api_key: str | None = None) -> None:
+        try:
+            import httpx
+        except ImportError as error:
+            raise MissingExtraError("capturing from a server", "live", "httpx") from error
+        self.url = checked_url(url)
+        headers = {"Authorization": f"Bearer {api_key}"} if api_key else {}
+        # A proxy of the environment has no business between this and a server on loopback.
+        self._client = httpx.Client(
+            base_url=self.url,
+            headers=headers,
+            timeout=httpx.Timeout(ANSWER_SECONDS, connect=CONNECT_SECONDS),
+            trust_env=False,
+        )
+
+    def get(self, path: str) -> httpx.Response:
+        """The answer, whatever its status.
+
+        Raises:
+            InputError: there was none.
+        """
+        return self._send("GET", path)
+
+    def post(self, path: str, body: Mapping[str, Any], *, headers: Mapping[str, str] | None = None) -> httpx.Response:
+        """As ``get``, with a JSON body."""
+        return self._send("POST", path, json=dict(body), headers=dict(headers or {}))
+
+    def json(self, response: httpx.Response, what: str) -> Any:
+        """The body of a good answer.
+
+        Raises:
+            InputError: it is no good one.
+        """
+        if response.status_code >= 400:  # noqa: PLR2004  where HTTP's errors begin
+            raise InputError(
+                self.url,
+                f"{what} was answered with {response.status_code} ({plain(response.text)[:MAX_ERROR_CHARS]})",
+                remedy="--api-key gives the server's key" if response.status_code in {401, 403} else "",
+            )
+        try:
+            return response.json()
+        except ValueError as error:
+            raise InputError(
+                self.url, f"{what} was not answered with JSON", expected="an SGLang or vLLM server"
+            ) from error
+
+    def _send(self, method: str, path: str, **arguments: Any) -> httpx.Response:
+        import httpx
+
+        try:
+            return self._client.request(method, path, **arguments)
+        except httpx.TransportError as error:
+            told = one_line(error) or type(error).__name__
+            raise InputError(self.url, f"no answer to {method} {path} ({told})", expected="a running server") from error
+
+    def close(self) -> None:
+        """Closes the connections."""
+        self._client.close()
+
+
+def checked_url(url: str) -> str:
+    """The address without a path.
+
+    Raises:
+        UsageError: it is none.
+    """
+    from urllib.parse import urlsplit
+
+    if "://" not in url:
+        url = f"http://{url}"
+    parts = urlsplit(url)
+    if parts.scheme not in {"http", "https"} or not parts.hostname:
+        raise UsageError(f"--server {url!r}: expected an address such as http://127.0.0.1:30000")
+    return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}"
+
+
+def token_of(spool: Path | None, token: str | None) -> str | None:
+    """The spool's token: as given, else from its folder if that is within reach."""
+    if token:
+        return token.strip()
+    if spool is None:
+        return None
+    try:
+        return read_token(spool)
+    except (OSError, ValueError):
+        return None
+
+
+def no_token(url: str, spool: Path | None) -> InputError:
+    """What to say where there is no token."""
+    where = f"{spool}/token" if spool else f"the spool's folder, in the file token ({SPOOL_ENV})"
+    return InputError(
+        url,
+        f"its spool's token can't be read from here ({where})",
+        remedy="pass --spool FOLDER where it is mounted, or the content of that file with --token",
+    )
+
+
+def prometheus_counts(text: str, names: Mapping[str, str]) -> dict[str, int]:
+    """Sums of some counters of a Prometheus page, over all of their labels.
+
+    Args:
+        text: the page.
+        names: counter by the key under which its sum is wanted.
+    """
+    sums = dict.fromkeys(names, 0.0)
+    keys = {name: key for key, name in names.items()}
+    for line in text.splitlines():
+        name, _, rest = line.partition("{") if "{" in line else line.partition(" ")
+        if name in keys:
+            try:
+                sums[keys[name]] += float(rest.rpartition(" ")[2])
+            except ValueError:
+                continue
+    return {key: int(value) for key, value in sums.items()}

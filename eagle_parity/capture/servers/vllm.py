@@ -1,0 +1,215 @@
+"""A running vLLM server, with this package's endpoint plugin or in development mode.
+
+- ``POST /eagle_parity/{verb}`` is the plugin's route (``eagle_parity.capture.vllm``): it calls a method on every rank.
+  ``POST /collective_rpc`` reaches the same methods where ``VLLM_SERVER_DEV_MODE=1`` (``entrypoints/serve/rpc``).
+- ``/v1/completions`` takes token ids, ``request_id``, which every rank sees within its own, and ``cache_salt``, under
+  which alone a cached prefix is found (0.32.0, ``entrypoints/openai/completion/protocol.py``).
+- ``/tokenize`` knows texts and conversations.
+- Speculation is counted on ``/metrics``, for all requests together (``v1/spec_decode/metrics.py``).
+"""
+
+from __future__ import annotations
+
+import base64
+import os
+import shutil
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from eagle_parity.capture.servers.server import (
+    Connection,
+    Counters,
+    Generation,
+    no_token,
+    prometheus_counts,
+    token_of,
+)
+from eagle_parity.capture.spool import default_spool
+from eagle_parity.capture.vllm import TOKEN_HEADER
+from eagle_parity.errors import InputError, ParityError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+_METRICS = {
+    "drafts": "vllm:spec_decode_num_drafts_total",
+    "draft_tokens": "vllm:spec_decode_num_draft_tokens_total",
+    "accepted_tokens": "vllm:spec_decode_num_accepted_tokens_total",
+}
+MAX_FILE_BYTES = 64 * 1024**3
+"""Of one part; a rank that claims more is not believed."""
+
+
+class VllmServer:
+    """See ``Server``.
+
+    Args:
+        url: its address.
+        api_key: the server's.
+        spool: the hook's folder as it is seen from here.
+        token: of the spool, where its folder isn't within reach.
+
+    Raises:
+        InputError: no vLLM server answers, or it has no hook.
+    """
+
+    engine = "vllm"
+
+    def __init__(
+        self, url: str, *, api_key: str | None = None, spool: str | None = None, token: str | None = None
+    ) -> None:
+        self._http = Connection(url, api_key=api_key)
+        self.url = self._http.url
+        self.version = str(self._http.json(self._http.get("/version"), "/version").get("version") or "")
+        models = self._http.json(self._http.get("/v1/models"), "/v1/models").get("data") or [{}]
+        self._model: dict[str, Any] = models[0]
+        self.spool = Path(spool) if spool else default_spool()
+        self._found = token_of(self.spool, token)
+        self._route = ""
+        self.facts = self.call("info")
+        self.token = self._found or token_of(Path(str(self.facts[0].get("spool"))), None) or ""
+        if not self.token:
+            raise no_token(self.url, Path(str(self.facts[0].get("spool"))))
+
+    def call(self, verb: str, **arguments: Any) -> list[dict[str, Any]]:
+        """One method of the hook on every rank.
+
+        Raises:
+            InputError: it can't be reached, or a rank says that it can't.
+        """
+        answers = self._call(verb, arguments)
+        if not isinstance(answers, list) or not answers or not all(isinstance(answer, dict) for answer in answers):
+            raise InputError(self.url, f"the hook's {verb} was not answered by the ranks")
+        for answer in answers:
+            if "error" in answer:
+                raise InputError(self.url, f"the hook can't record here: {answer['error']}")
+        return answers
+
+    def _call(self, verb: str, arguments: dict[str, Any]) -> Any:
+        if self._route in {"", "plugin"}:
+            response = self._http.post(f"/eagle_parity/{verb}", arguments, headers={TOKEN_HEADER: self._found or ""})
+            if response.status_code == 403:  # noqa: PLR2004  the plugin is there and wants another token
+                raise no_token(self.url, self.spool)
+            if response.status_code != 404 or self._route:  # noqa: PLR2004  not found
+                self._route = "plugin"
+                return self._http.json(response, f"/eagle_parity/{verb}").get("results")
+        response = self._http.post(
+            "/collective_rpc", {"method": f"eagle_parity_{verb}", "kwargs": arguments, "timeout": 600}
+        )
+        if response.status_code == 404:  # noqa: PLR2004  not found
+            raise InputError(
+                self.url,
+                "this server was started without the capture hook",
+                remedy="install eagle-parity beside vLLM and start it with what `eagle-parity capture vllm"
+                " --launch-flags` prints",
+            )
+        self._route = "rpc"
+        return self._http.json(response, "/collective_rpc").get("results")
+
+    def max_tokens(self) -> int | None:
+        """The context length less the token that is generated."""
+        longest = self._model.get("max_model_len")
+        return longest - 1 if isinstance(longest, int) and longest > 1 else None
+
+    @contextmanager
+    def recording(self) -> Iterator[None]:
+        """As ``Server`` has it."""
+        self.facts = self.call("start")
+        try:
+            yield
+        finally:
+            with suppress(ParityError):  # a server that died needs no switching off
+                self.call("stop")
+
+    def encode_text(self, text: str) -> list[int]:
+        """As ``Server`` has it."""
+        return self._tokenize({"prompt": text})
+
+    def encode_messages(self, messages: Sequence[Mapping[str, Any]]) -> list[int]:
+        """As ``Server`` has it."""
+        generation = not messages or messages[-1].get("role") != "assistant"
+        return self._tokenize({"messages": list(messages), "add_generation_prompt": generation})
+
+    def _tokenize(self, body: dict[str, Any]) -> list[int]:
+        answer = self._http.json(self._http.post("/tokenize", {"model": self._model.get("id"), **body}), "/tokenize")
+        tokens = answer.get("tokens") if isinstance(answer, dict) else None
+        if not isinstance(tokens, list) or not all(type(token) is int for token in tokens):
+            raise InputError(self.url, "its /tokenize gives no token ids", remedy="give prompts as token_ids")
+        return tokens
+
+    def generate(self, token_ids: Sequence[int], *, request_id: str, salt: str, new_tokens: int) -> Generation:
+        """As ``Server`` has it."""
+        answer = self._http.json(
+            self._http.post(
+                "/v1/completions",
+                {
+                    "model": self._model.get("id"),
+                    "prompt": list(token_ids),
+                    "request_id": request_id,
+                    "cache_salt": salt,
+                    # Sampling makes the ranks of a CPU server generate different tokens (vLLM issue 17498).
+                    "temperature": 0,
+                    "max_tokens": new_tokens,
+                    "ignore_eos": True,
+                },
+                headers={"X-Request-Id": request_id},
+            ),
+            "/v1/completions",
+        )
+        usage = answer.get("usage") if isinstance(answer, dict) else None
+        usage = usage if isinstance(usage, dict) else {}
+        details = usage.get("prompt_tokens_details")
+        return Generation(
+            prompt_tokens=usage.get("prompt_tokens"),
+            cached_tokens=details.get("cached_tokens") if isinstance(details, dict) else None,
+            output_tokens=usage.get("completion_tokens") or 0,
+        )
+
+    def counters(self) -> Counters | None:
+        """As ``Server`` has it."""
+        response = self._http.get("/metrics")
+        if response.status_code != 200 or _METRICS["drafts"] not in response.text:  # noqa: PLR2004  HTTP's OK
+            return None
+        return Counters(**prometheus_counts(response.text, _METRICS), source="/metrics: vllm:spec_decode_*_total")
+
+    def fetch(self, session: str, into: Path) -> Path:
+        """Where they lie if that is this host, else a copy through the server."""
+        folder = Path(str(self.facts[0].get("spool"))) / session
+        try:
+            if next(folder.iterdir(), None) is not None:
+                return folder
+        except OSError:
+            pass
+        into.mkdir(parents=True, exist_ok=True)
+        for answer in self.call("files", session=session):
+            rank, files = str(answer.get("rank")), answer.get("files")
+            for name, size in (files if isinstance(files, dict) else {}).items():
+                self._fetch_file(session, rank, str(name), int(size), into)
+        return into
+
+    def _fetch_file(self, session: str, rank: str, name: str, size: int, into: Path) -> None:
+        # A name that the server chose must stay within the folder, and a size that it claims within reason.
+        if Path(name).name != name or not name.startswith(rank) or not 0 <= size <= MAX_FILE_BYTES:
+            raise InputError(self.url, f"a rank calls one of its parts {name!r}, of {size} bytes")
+        with os.fdopen(os.open(into / name, os.O_CREAT | os.O_WRONLY | os.O_TRUNC, 0o600), "wb") as file:
+            while file.tell() < size:
+                answers = self.call("read", session=session, name=name, offset=file.tell())
+                data = next(
+                    (answer["data"] for answer in answers if answer.get("rank") == rank and "data" in answer), ""
+                )
+                piece = base64.b64decode(data)
+                if not piece:
+                    raise InputError(self.url, f"{name} ends at {file.tell()} of {size} bytes")
+                file.write(piece)
+
+    def discard(self, session: str) -> None:
+        """As ``Server`` has it."""
+        shutil.rmtree(Path(str(self.facts[0].get("spool"))) / session, ignore_errors=True)
+
+    def flags_for(self, problem: str) -> str:
+        """As ``Server`` has it."""
+        return {
+            "prefix": "--no-enable-prefix-caching",
+            "chunk": "--max-num-batched-tokens 64 (a capture in chunks) or more than the longest prompt (one without)",
+        }[problem]

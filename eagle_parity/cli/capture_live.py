@@ -1,0 +1,433 @@
+"""``eagle-parity capture sglang`` and ``vllm``: hidden states of a running server, every rank."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, TypeAlias
+
+import typer
+
+from eagle_parity.cli.options import (
+    Color,
+    ColorOption,
+    FailOnOption,
+    FirstTokenOption,
+    Format,
+    FormatOption,
+    QuietOption,
+)
+from eagle_parity.cli.streams import write_stdout
+from eagle_parity.errors import UsageError
+from eagle_parity.files import write_atomically
+from eagle_parity.results import ExitStatus, FailOn
+
+if TYPE_CHECKING:
+    from eagle_parity.capture.live import Condition, LiveCapture
+    from eagle_parity.capture.prompts import TokenSource
+    from eagle_parity.capture.servers.server import Server
+    from eagle_parity.results import Result
+
+_SERVER = "Server"
+_TOKENS = "Tokens"
+_LAUNCH = "Launching"
+
+API_KEY_ENV = "EAGLE_PARITY_API_KEY"
+NEW_TOKENS = 16
+"""Generated after each sequence: enough verifications to count, few enough to cost nothing."""
+AUTO = "auto"
+
+ServerOption: TypeAlias = Annotated[
+    str | None,
+    typer.Option("--server", metavar="URL", help="The running server, such as http://127.0.0.1:30000."),
+]
+OutputOption: TypeAlias = Annotated[
+    str | None, typer.Option("--output", "-o", metavar="DIR", help="The capture, a new or empty folder.")
+]
+ReplayOption: TypeAlias = Annotated[
+    str | None,
+    typer.Option(
+        "--replay",
+        metavar="SHARDS",
+        help="Send the token ids of shards or of a capture: same tokens on both sides.",
+        rich_help_panel=_TOKENS,
+    ),
+]
+PromptsOption: TypeAlias = Annotated[
+    str | None,
+    typer.Option(
+        "--prompts",
+        metavar="FILE",
+        help='One prompt a line, or JSON lines or a YAML list with "text", "token_ids" or "messages"; texts and'
+        " messages go through the server's own tokenizer and template.",
+        rich_help_panel=_TOKENS,
+    ),
+]
+SequencesOption: TypeAlias = Annotated[
+    int | None, typer.Option("--sequences", min=1, help="At most so many sequences.", rich_help_panel=_TOKENS)
+]
+MaxTokensOption: TypeAlias = Annotated[
+    int | None,
+    typer.Option("--max-tokens", min=1, help="Cut each sequence to so many tokens.", rich_help_panel=_TOKENS),
+]
+GenerateOption: TypeAlias = Annotated[
+    int,
+    typer.Option(
+        "--generate",
+        min=1,
+        help="Tokens to generate after each sequence, for the server's counts of accepted drafts.",
+        rich_help_panel=_TOKENS,
+    ),
+]
+ConditionsOption: TypeAlias = Annotated[
+    str | None,
+    typer.Option(
+        "--conditions",
+        metavar="LIST",
+        help="Record the sequences once more each: batch (together), chunk (split by the scheduler), prefix (behind a"
+        " warm prefix).",
+        rich_help_panel=_TOKENS,
+    ),
+]
+EngineOption: TypeAlias = Annotated[
+    str,
+    typer.Option(
+        "--engine",
+        metavar="NAME",
+        help="auto takes the server's own version; name it where that isn't the whole truth,"
+        " sglang@0.5.12:embedding-capture=patched.",
+        rich_help_panel=_SERVER,
+    ),
+]
+SpoolOption: TypeAlias = Annotated[
+    str | None,
+    typer.Option(
+        "--spool",
+        metavar="DIR",
+        help="The folder that the hook writes to: where it is seen from here, or with --launch-flags from the server.",
+        rich_help_panel=_SERVER,
+    ),
+]
+TokenOption: TypeAlias = Annotated[
+    str | None,
+    typer.Option(
+        "--token",
+        metavar="TOKEN",
+        help="The content of the spool's file token, where that folder is not within reach.",
+        rich_help_panel=_SERVER,
+    ),
+]
+ApiKeyOption: TypeAlias = Annotated[
+    str | None,
+    typer.Option("--api-key", metavar="KEY", help=f"The server's; {API_KEY_ENV} by default.", rich_help_panel=_SERVER),
+]
+OverwriteOption: TypeAlias = Annotated[
+    bool,
+    typer.Option(
+        "--overwrite",
+        help="Write into a folder that isn't empty; a former capture in it is replaced, other files stay.",
+    ),
+]
+LaunchFlagsOption: TypeAlias = Annotated[
+    bool,
+    typer.Option(
+        "--launch-flags",
+        help="Print what to start the server with, for the release that --engine names, and do nothing else.",
+        rich_help_panel=_LAUNCH,
+    ),
+]
+
+
+def capture_sglang(
+    *,
+    server: ServerOption = None,
+    output: OutputOption = None,
+    replay: ReplayOption = None,
+    prompts: PromptsOption = None,
+    first_token: FirstTokenOption = None,
+    sequences: SequencesOption = None,
+    max_tokens: MaxTokensOption = None,
+    generate: GenerateOption = NEW_TOKENS,
+    conditions: ConditionsOption = None,
+    engine: EngineOption = AUTO,
+    spool: SpoolOption = None,
+    token: TokenOption = None,
+    api_key: ApiKeyOption = None,
+    overwrite: OverwriteOption = False,
+    launch_flags: LaunchFlagsOption = False,
+    export_hook: Annotated[
+        str | None,
+        typer.Option(
+            "--export-hook",
+            metavar="FILE",
+            help="Write the hook as one file without dependencies, for images where nothing may be installed.",
+            rich_help_panel=_LAUNCH,
+        ),
+    ] = None,
+    format: FormatOption = Format.TERMINAL,  # noqa: A002  the option's name
+    fail_on: FailOnOption = FailOn.ERROR,
+    quiet: QuietOption = False,
+    color: ColorOption = Color.AUTO,
+) -> int:
+    """Record what a running SGLang server feeds its draft head, on every rank, without a restart.
+
+    The server needs the hook from its start: --launch-flags prints the flags. It records the requests of this command
+    and no others.
+
+    Example: eagle-parity capture sglang --server http://127.0.0.1:30000 --replay ./shards --output ./live
+    """
+    from eagle_parity.capture.servers.sglang import SglangServer
+    from eagle_parity.cli.finish import finish
+
+    if launch_flags or export_hook is not None:
+        return _prepare_sglang(engine, spool, export_hook)
+    url, folder = _required(server, output, "sglang")
+    connection = SglangServer(url, api_key=api_key or os.environ.get(API_KEY_ENV), spool=spool, token=token)
+    tokens = _Tokens(replay, prompts, first_token, sequences, max_tokens)
+    result = _record(
+        connection,
+        tokens,
+        folder,
+        engine=engine,
+        conditions=conditions,
+        generate=generate,
+        overwrite=overwrite,
+        fail_on=fail_on,
+        quiet=quiet,
+    )
+    return int(finish(result, format=format, fail_on=fail_on, quiet=quiet, color=color))
+
+
+def capture_vllm(
+    *,
+    server: ServerOption = None,
+    output: OutputOption = None,
+    replay: ReplayOption = None,
+    prompts: PromptsOption = None,
+    first_token: FirstTokenOption = None,
+    sequences: SequencesOption = None,
+    max_tokens: MaxTokensOption = None,
+    generate: GenerateOption = NEW_TOKENS,
+    conditions: ConditionsOption = None,
+    engine: EngineOption = AUTO,
+    spool: SpoolOption = None,
+    token: TokenOption = None,
+    api_key: ApiKeyOption = None,
+    overwrite: OverwriteOption = False,
+    launch_flags: LaunchFlagsOption = False,
+    format: FormatOption = Format.TERMINAL,  # noqa: A002  the option's name
+    fail_on: FailOnOption = FailOn.ERROR,
+    quiet: QuietOption = False,
+    color: ColorOption = Color.AUTO,
+) -> int:
+    """Record what a running vLLM server feeds its draft head, on every rank, without a restart.
+
+    The server needs this package beside vLLM and the environment that --launch-flags prints. It records the requests of
+    this command and no others.
+
+    Example: eagle-parity capture vllm --server http://127.0.0.1:8000 --replay ./shards --output ./live
+    """
+    from eagle_parity.capture.servers.vllm import VllmServer
+    from eagle_parity.cli.finish import finish
+
+    if launch_flags:
+        return _prepare_vllm(engine, spool)
+    url, folder = _required(server, output, "vllm")
+    connection = VllmServer(url, api_key=api_key or os.environ.get(API_KEY_ENV), spool=spool, token=token)
+    tokens = _Tokens(replay, prompts, first_token, sequences, max_tokens)
+    result = _record(
+        connection,
+        tokens,
+        folder,
+        engine=engine,
+        conditions=conditions,
+        generate=generate,
+        overwrite=overwrite,
+        fail_on=fail_on,
+        quiet=quiet,
+    )
+    return int(finish(result, format=format, fail_on=fail_on, quiet=quiet, color=color))
+
+
+class _Tokens(NamedTuple):
+    """Where the token ids come from, as the options say it."""
+
+    replay: str | None
+    prompts: str | None
+    first_token: int | None
+    sequences: int | None
+    max_tokens: int | None
+
+    @property
+    def path(self) -> str:
+        return self.replay or self.prompts or ""
+
+    def source(self, server: Server, output: str) -> TokenSource:
+        from eagle_parity.capture.prompts import limit_sequences, prompt_sequences, replay_sequences
+
+        source: TokenSource
+        if self.replay is not None and self.prompts is None:
+            if Path(self.replay).resolve() == Path(output).resolve():
+                raise UsageError(
+                    f"--replay and --output are both {output!r}: a capture can't be written over what it reads"
+                )
+            source = replay_sequences(self.replay, first_token=self.first_token)
+        elif self.prompts is not None and self.replay is None:
+            source = prompt_sequences(self.prompts, server)
+        else:
+            raise UsageError(f"capture {server.engine} takes its tokens from one of --replay SHARDS and --prompts FILE")
+        return limit_sequences(source, sequences=self.sequences, max_tokens=self.max_tokens)
+
+
+def _required(server: str | None, output: str | None, engine: str) -> tuple[str, str]:
+    if server is None or output is None:
+        missing = "--server URL" if server is None else "--output DIR"
+        raise UsageError(f"capture {engine} needs {missing}; --launch-flags says what the server is started with")
+    return server, output
+
+
+def _parse_conditions(text: str | None) -> tuple[Condition, ...]:
+    from eagle_parity.capture.live import CONDITIONS
+
+    named = [name.strip() for name in (text or "").split(",") if name.strip()]
+    unknown = [name for name in named if name not in CONDITIONS]
+    if unknown:
+        raise UsageError(f"--conditions {text!r}: no condition {unknown[0]!r}; there are {', '.join(CONDITIONS)}")
+    return tuple(condition for condition in CONDITIONS if condition in named)
+
+
+def _record(
+    server: Server,
+    tokens: _Tokens,
+    output: str,
+    *,
+    engine: str,
+    conditions: str | None,
+    generate: int,
+    overwrite: bool,
+    fail_on: FailOn,
+    quiet: bool,
+) -> Result:
+    from eagle_parity.capture.live import capture_live
+    from eagle_parity.cli.progress import show_progress
+
+    with show_progress("asking the server", total=tokens.sequences, quiet=quiet) as step:
+        capture = capture_live(
+            server,
+            tokens.source(server, output),
+            output,
+            engine=_named_engine(engine, server),
+            conditions=_parse_conditions(conditions),
+            new_tokens=generate,
+            overwrite=overwrite,
+            on_sequence=step,
+        )
+    return conclude_live(capture, server=server.url, tokens_from=tokens.path, output=output, fail_on=fail_on)
+
+
+def _named_engine(engine: str, server: Server) -> str | None:
+    from eagle_parity.engines import parse_engine
+
+    if engine == AUTO:
+        return None
+    named = parse_engine(engine)
+    if named.engine != server.engine:
+        raise UsageError(f"--engine {engine}: the server is {server.engine}")
+    return engine
+
+
+def _version_of(engine: str, name: str) -> str | None:
+    """The release that ``--engine`` names; None where it names none."""
+    from eagle_parity.engines import parse_engine
+
+    if engine == AUTO:
+        return None
+    named = parse_engine(engine)
+    if named.engine != name:
+        raise UsageError(f"--engine {engine}: this is capture {name}")
+    return named.version
+
+
+def _prepare_sglang(engine: str, spool: str | None, export_hook: str | None) -> int:
+    from eagle_parity.capture import launching
+
+    version = _version_of(engine, "sglang")
+    flags = launching.sglang_flags(version, spool or _default_folder(), exported=export_hook is not None)
+    if export_hook is not None:
+        write_atomically(export_hook, launching.exported_sglang_hook().encode())
+        write_stdout(f"# {export_hook} goes to PYTHONPATH of the server, under the name {launching.EXPORTED_NAME}\n")
+    write_stdout(launching.as_shell(flags) + "\n")
+    return int(ExitStatus.PARITY)
+
+
+def _prepare_vllm(engine: str, spool: str | None) -> int:
+    from eagle_parity.capture import launching
+
+    environment = launching.vllm_environment(_version_of(engine, "vllm"), spool or _default_folder())
+    write_stdout(launching.as_shell([f"{name}={value}" for name, value in environment.items()]) + "\n")
+    return int(ExitStatus.PARITY)
+
+
+def _default_folder() -> str:
+    from eagle_parity.capture.spool import default_spool
+
+    return str(default_spool())
+
+
+def conclude_live(capture: LiveCapture, *, server: str, tokens_from: str, output: str, fail_on: FailOn) -> Result:
+    """What a capture of a server says at its end."""
+    import msgspec
+
+    from eagle_parity.results import Input, Skip, WiringSummary, conclude
+
+    manifest, live = capture.manifest, capture.manifest.live
+    assert live is not None  # noqa: S101  a capture of a server has it
+    outcomes = [Skip(check=f"capture of {skip.name}", reason=skip.reason) for skip in capture.skipped]
+    outcomes += [
+        Skip(check=f"condition {name}", reason=reason) for name, reason in sorted(live.skipped_conditions.items())
+    ]
+    acceptance = live.acceptance
+    measurements: dict[str, Any] = {
+        "output": output,
+        "engine": manifest.producer.engine,
+        "sequences": len(manifest.sequences),
+        "tokens": manifest.tokens,
+        "slots": list(manifest.slots),
+        "last_state": manifest.last_state,
+        "hidden_size": manifest.target.hidden_size,
+        "dtype": manifest.dtype,
+        "target_class": live.target_class,
+        "draft_class": live.draft_class,
+        "layer_set": live.layer_set,
+        "tap": live.tap,
+        "ranks": [rank.name for rank in live.ranks],
+        "draft_input": {
+            state: count
+            for state in ("equal", "differs", "normed", "absent")
+            if (count := sum(sequence.draft_input == state for sequence in manifest.sequences))
+        },
+        "incomplete": msgspec.to_builtins(live.incomplete),
+        "conditions": list(live.conditions),
+        "acceptance": None
+        if acceptance is None
+        else {**msgspec.to_builtins(acceptance), "length": acceptance.length, "rate": acceptance.rate},
+        "seconds": round(capture.seconds, 2),
+    }
+    return conclude(
+        "capture",
+        outcomes=outcomes,
+        fail_on=fail_on,
+        judged=True,  # a recording judges nothing: that it is complete is all that it can be asked
+        inputs=[
+            Input(role="server", path=server, format=manifest.producer.engine, hidden_size=manifest.target.hidden_size),
+            Input(
+                role="tokens",
+                path=tokens_from,
+                format="token ids",
+                sequences=len(manifest.sequences),
+                tokens=manifest.tokens,
+            ),
+        ],
+        wiring=WiringSummary(num_layers=manifest.target.num_layers, live=list(manifest.slots)),
+        measurements=measurements,
+    )
