@@ -43,8 +43,9 @@ def record(engine: str, version: str) -> Path:
         raise SystemExit(f"the environment of {engine} {version} couldn't be made: {error}") from None
     log = CACHE / f"{engine}-{version}.log"
     with tempfile.TemporaryDirectory(dir=CACHE) as folder, log.open("w", encoding="utf-8") as output:
-        # Small matrices gain nothing from a second thread. The environment's own packages only.
-        settings = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONNOUSERSITE": "1"}
+        # Small matrices gain nothing from a second thread. The environment's own packages only. Some setters make sets,
+        # whose order shows in a message.
+        settings = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONNOUSERSITE": "1", "PYTHONHASHSEED": "0"}
         settings.pop("PYTHONPATH", None)
         written = CACHE / f"{engine}-{version}.json"
         done = subprocess.run(

@@ -36,7 +36,8 @@ def environment_folder(engine: str, version: str) -> Path:
 
 def _requirements(engine: str, version: str) -> tuple[Path, ...]:
     of_one_release = PROBES / f"requirements-{engine}-{version}.txt"
-    return PROBES / f"requirements-{engine}.txt", *([of_one_release] if of_one_release.is_file() else [])
+    of_all = PROBES / f"requirements-{engine}.txt"
+    return (of_all, of_one_release) if of_one_release.is_file() else (of_all,)
 
 
 def make_environment(engine: str, version: str) -> Path:
@@ -53,12 +54,13 @@ def make_environment(engine: str, version: str) -> Path:
     folder.parent.mkdir(parents=True, exist_ok=True)
     print(f"making {folder.name} (2 to 4 GB, some minutes)", file=sys.stderr, flush=True)
     subprocess.run([sys.executable, "-m", "venv", folder], check=True)
-    pip = [python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-compile"]
-    for arguments in (
+    pip = [str(python), "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-compile"]
+    steps: list[list[str]] = [
         [TORCH],
-        *(["--no-deps", "-r", path] for path in _requirements(engine, version)),
+        *(["--no-deps", "-r", str(path)] for path in _requirements(engine, version)),
         ["--no-deps", f"{DISTRIBUTIONS[engine]}=={version}"],
-    ):
+    ]
+    for arguments in steps:
         # The results of the check are on stdout; pip's are not among them.
         subprocess.run([*pip, *arguments], check=True, stdout=sys.stderr)
     (folder / _STAMP).touch()

@@ -7,7 +7,6 @@ run: a server, attention (its contribution is zero in these targets), more than 
 
 from __future__ import annotations
 
-import importlib
 import json
 import os
 import platform
@@ -31,7 +30,7 @@ from vllm.distributed.parallel_state import init_distributed_environment, initia
 from vllm.engine.arg_utils import EngineArgs
 from vllm.forward_context import set_forward_context
 from vllm.model_executor.model_loader import get_model
-from vllm.v1.attention.backends import fa_utils
+from vllm.v1.attention.backends.mla.prefill.registry import MLAPrefillBackendEnum
 from vllm.v1.spec_decode.llm_base_proposer import SpecDecodeBaseProposer
 from vllm.v1.worker.gpu.spec_decode.eagle import eagle3_utils
 from vllm.v1.worker.gpu_model_runner import GPUModelRunner
@@ -40,14 +39,10 @@ torch.set_num_threads(1)
 # A no-op in vLLM's own CPU worker, which isn't run here.
 torch.accelerator.empty_cache = lambda *_args, **_kwargs: None
 NOT_RUN: list[str] = []
-try:
-    importlib.import_module("vllm.v1.attention.backends.mla.prefill.flash_attn")
-except ImportError as error:
-    # Before 0.31 latent attention imports kernels that CPU builds don't have. vLLM's own switch gives these targets the
-    # plain attention, and either is left out.
-    if error.name == fa_utils.__name__:
-        os.environ["VLLM_MLA_DISABLE"] = "1"
-        NOT_RUN.append("latent attention: switched off by VLLM_MLA_DISABLE, as this release has it on GPUs only")
+if not hasattr(MLAPrefillBackendEnum, "CPU"):
+    # Before 0.31. vLLM's own switch gives these targets the plain attention, and either is left out.
+    os.environ["VLLM_MLA_DISABLE"] = "1"
+    NOT_RUN.append("latent attention: switched off by VLLM_MLA_DISABLE, as this release has it on GPUs only")
 
 
 def engine_config(target: Path, draft: Path | None, impl: str = "auto") -> Any:
