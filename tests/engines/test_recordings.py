@@ -289,3 +289,6 @@ def test_an_environment_is_another_one_for_other_requirements(tmp_path: Path, mo
     monkeypatch.setattr(engine_environments, "PROBES", tmp_path)
     (tmp_path / "requirements-sglang.txt").write_text("numpy==2.3.5\n", "utf-8")
     assert environment_folder("sglang", "0.5.23") != folder
+    for_all = environment_folder("sglang", "0.5.12")
+    (tmp_path / "requirements-sglang-0.5.12.txt").write_text("transformers==5.6.0\n", "utf-8")
+    assert environment_folder("sglang", "0.5.12") != for_all
