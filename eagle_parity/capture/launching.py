@@ -6,7 +6,7 @@ import ast
 import json
 import shlex
 from importlib import resources
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from eagle_parity.capture.servers.sglang import EXPORTED_HOOK, HOOK_FACTORY
 from eagle_parity.capture.sglang import TARGET_MODULES
@@ -24,6 +24,11 @@ _FIRST_WITH_BACKEND_FLAGS = "0.5.14"
 """From here on ``--cuda-graph-backend-prefill``; before it ``--disable-piecewise-cuda-graph`` (``server_args.py``)."""
 FIRST_VLLM_WITH_ROUTE = "0.32.0"
 """The first release in the tables with ``vllm.endpoint_plugins``; before it the hook is reached in development mode."""
+
+_AGAINST: dict[str, dict[str, str]] = {
+    "sglang": {"prefix": "--disable-radix-cache", "chunk": "--chunked-prefill-size 64"},
+    "vllm": {"prefix": "--no-enable-prefix-caching", "chunk": "--max-num-batched-tokens 64"},
+}
 
 _SGLANG_MODULES = ("spool", "sglang")
 EXPORTED_NAME = EXPORTED_HOOK.partition(":")[0] + ".py"
@@ -66,6 +71,16 @@ def vllm_environment(version: str | None, spool: str) -> dict[str, str]:
     if version is not None and parse_version(version) < parse_version(FIRST_VLLM_WITH_ROUTE):
         return {"VLLM_SERVER_DEV_MODE": "1", SPOOL_ENV: spool}
     return {"VLLM_PLUGINS": PLUGIN, SPOOL_ENV: spool}
+
+
+def flags_against(engine: str, problem: Literal["prefix", "chunk"]) -> str:
+    """What to start a server with so that a capture has every row, or a condition can be recorded.
+
+    Args:
+        engine: ``sglang`` or ``vllm``.
+        problem: ``prefix``, rows that came from a cache; ``chunk``, sequences that the scheduler doesn't split.
+    """
+    return _AGAINST[engine][problem]
 
 
 def as_shell(words: Sequence[str]) -> str:

@@ -166,13 +166,15 @@ class _Tap:
 
     def _fail(self, marks: Sequence[Mark | None], error: Exception) -> None:
         try:
-            if self.folder in _spools:
+            if marks and self.folder in _spools:
                 _spools[self.folder].fail(marks, error)
             else:
                 # The spool itself can't be used: say it once and get out of the way.
                 self.broken = True
-                logger.warning("eagle-parity: the spool %s can't be used, nothing is captured: %s", self.folder, error)
-        except Exception:  # noqa: BLE001  as above
+                logger.warning(
+                    "eagle-parity: %s can't be used, nothing is captured from now on: %s", self.folder, error
+                )
+        except Exception:  # noqa: BLE001  nothing may reach the engine
             self.broken = True
             logger.exception("eagle-parity: the capture hook failed; the server goes on without it")
 

@@ -23,8 +23,9 @@ from eagle_parity.files import write_atomically
 from eagle_parity.results import ExitStatus, FailOn
 
 if TYPE_CHECKING:
-    from eagle_parity.capture.live import Condition, LiveCapture
+    from eagle_parity.capture.live import LiveCapture
     from eagle_parity.capture.prompts import TokenSource
+    from eagle_parity.capture.sending import Condition
     from eagle_parity.capture.servers.server import Server
     from eagle_parity.results import Result
 
@@ -164,6 +165,15 @@ def capture_sglang(
             rich_help_panel=_LAUNCH,
         ),
     ] = None,
+    from_parts: Annotated[
+        str | None,
+        typer.Option(
+            "--from-parts",
+            metavar="DIR",
+            help="Finish a capture whose parts could not be reached: a copy of them, and the same --output.",
+            rich_help_panel=_SERVER,
+        ),
+    ] = None,
     format: FormatOption = Format.TERMINAL,  # noqa: A002  the option's name
     fail_on: FailOnOption = FailOn.ERROR,
     quiet: QuietOption = False,
@@ -181,6 +191,9 @@ def capture_sglang(
 
     if launch_flags or export_hook is not None:
         return _prepare_sglang(engine, spool, export_hook)
+    if from_parts is not None:
+        result = _finish_from_parts(from_parts, output, engine, fail_on=fail_on)
+        return int(finish(result, format=format, fail_on=fail_on, quiet=quiet, color=color))
     url, folder = _required(server, output, "sglang")
     connection = SglangServer(url, api_key=api_key or os.environ.get(API_KEY_ENV), spool=spool, token=token)
     tokens = _Tokens(replay, prompts, first_token, sequences, max_tokens)
@@ -287,7 +300,7 @@ def _required(server: str | None, output: str | None, engine: str) -> tuple[str,
 
 
 def _parse_conditions(text: str | None) -> tuple[Condition, ...]:
-    from eagle_parity.capture.live import CONDITIONS
+    from eagle_parity.capture.sending import CONDITIONS
 
     named = [name.strip() for name in (text or "").split(",") if name.strip()]
     unknown = [name for name in named if name not in CONDITIONS]
@@ -325,15 +338,19 @@ def _record(
     return conclude_live(capture, server=server.url, tokens_from=tokens.path, output=output, fail_on=fail_on)
 
 
-def _named_engine(engine: str, server: Server) -> str | None:
-    from eagle_parity.engines import parse_engine
+def _finish_from_parts(parts: str, output: str | None, engine: str, *, fail_on: FailOn) -> Result:
+    from eagle_parity.capture.live import capture_from_parts
 
-    if engine == AUTO:
-        return None
-    named = parse_engine(engine)
-    if named.engine != server.engine:
-        raise UsageError(f"--engine {engine}: the server is {server.engine}")
-    return engine
+    if output is None:
+        raise UsageError("--from-parts needs --output DIR, the same as before")
+    _version_of(engine, "sglang")
+    capture = capture_from_parts(parts, output, engine=None if engine == AUTO else engine)
+    return conclude_live(capture, server=capture.sent.server, tokens_from=parts, output=output, fail_on=fail_on)
+
+
+def _named_engine(engine: str, server: Server) -> str | None:
+    _version_of(engine, server.engine)
+    return None if engine == AUTO else engine
 
 
 def _version_of(engine: str, name: str) -> str | None:
@@ -382,7 +399,7 @@ def conclude_live(capture: LiveCapture, *, server: str, tokens_from: str, output
 
     manifest, live = capture.manifest, capture.manifest.live
     assert live is not None  # noqa: S101  a capture of a server has it
-    outcomes = [Skip(check=f"capture of {skip.name}", reason=skip.reason) for skip in capture.skipped]
+    outcomes = [Skip(check=f"capture of {name}", reason=reason) for name, reason in capture.sent.skipped]
     outcomes += [
         Skip(check=f"condition {name}", reason=reason) for name, reason in sorted(live.skipped_conditions.items())
     ]

@@ -109,10 +109,6 @@ class Server(Protocol):
         """Removes the parts where they are within reach; they are in the capture."""
         ...
 
-    def flags_for(self, problem: str) -> str:
-        """What to start this server with so that a ``problem`` goes away: ``chunk`` or ``prefix``."""
-        ...
-
 
 @dataclass(frozen=True, slots=True)
 class Counters:
@@ -190,6 +186,17 @@ class Connection:
             raise InputError(
                 self.url, f"{what} was not answered with JSON", expected="an SGLang or vLLM server"
             ) from error
+
+    def encoded(self, response: httpx.Response) -> Any:
+        """The body of an answer to ``/tokenize``.
+
+        Raises:
+            ValueError: the server refuses this text or conversation; others it may take.
+            InputError: it has no such thing.
+        """
+        if response.status_code in {400, 422}:
+            raise ValueError(f"the server: {plain(response.text)[:MAX_ERROR_CHARS]}")
+        return self.json(response, "/tokenize")
 
     def _send(self, method: str, path: str, **arguments: Any) -> httpx.Response:
         import httpx

@@ -48,8 +48,8 @@ class SglangServer:
         self.url = self._http.url
         self._info = self._server_info()
         self.version = str(self._info.get("version") or "")
-        stated = spool_of_hook(self._info.get("forward_hooks"))
-        self.spool = Path(spool) if spool else stated
+        self._stated = spool_of_hook(self._info.get("forward_hooks"))
+        self.spool = Path(spool) if spool else self._stated
         found = token_of(self.spool, token)
         if self.spool is None and found is None:
             raise InputError(
@@ -91,7 +91,7 @@ class SglangServer:
         return self._tokenize({"messages": list(messages)})
 
     def _tokenize(self, body: dict[str, Any]) -> list[int]:
-        answer = self._http.json(self._http.post("/tokenize", body), "/tokenize")
+        answer = self._http.encoded(self._http.post("/tokenize", body))
         tokens = answer.get("tokens") if isinstance(answer, dict) else None
         if not isinstance(tokens, list) or not all(type(token) is int for token in tokens):
             what = "conversations" if "messages" in body else "texts"
@@ -136,25 +136,25 @@ class SglangServer:
         """As ``Server`` has it."""
         if self.spool is not None and (self.spool / session).is_dir():
             return self.spool / session
+        if token_of(self.spool, None) == self.token:
+            raise InputError(
+                self.url,
+                f"its workers recorded nothing: {self.spool} has no folder of this session",
+                remedy="see the server's log for lines with eagle-parity; without any, the hook isn't loaded, or it"
+                " writes to another folder",
+            )
+        there = f"{self._stated or self.spool or 'its spool'}/{session}"
         raise InputError(
             self.url,
-            f"the recorded parts lie on the server's host, in {self.spool or 'its spool'}/{session}, and that folder"
-            " can't be read from here",
-            remedy=f"copy it here and run the same command with --from-parts COPY, e.g. `scp -r HOST:{self.spool}/"
-            f"{session} .` or `docker cp CONTAINER:{self.spool}/{session} .`",
+            f"the recorded parts lie on the server's host, in {there}, and that folder can't be read from here",
+            remedy=f"copy it here, e.g. `scp -r HOST:{there} .` or `docker cp CONTAINER:{there} .`, and run"
+            f" `eagle-parity capture sglang --from-parts {session} --output` with the same folder as now",
         )
 
     def discard(self, session: str) -> None:
         """As ``Server`` has it."""
         if self.spool is not None:
             shutil.rmtree(self.spool / session, ignore_errors=True)
-
-    def flags_for(self, problem: str) -> str:
-        """As ``Server`` has it."""
-        return {
-            "prefix": "--disable-radix-cache",
-            "chunk": "--chunked-prefill-size 64 (a capture in chunks) or -1 (one without)",
-        }[problem]
 
 
 def spool_of_hook(forward_hooks: object) -> Path | None:

@@ -132,7 +132,7 @@ class VllmServer:
         return self._tokenize({"messages": list(messages), "add_generation_prompt": generation})
 
     def _tokenize(self, body: dict[str, Any]) -> list[int]:
-        answer = self._http.json(self._http.post("/tokenize", {"model": self._model.get("id"), **body}), "/tokenize")
+        answer = self._http.encoded(self._http.post("/tokenize", {"model": self._model.get("id"), **body}))
         tokens = answer.get("tokens") if isinstance(answer, dict) else None
         if not isinstance(tokens, list) or not all(type(token) is int for token in tokens):
             raise InputError(self.url, "its /tokenize gives no token ids", remedy="give prompts as token_ids")
@@ -206,10 +206,3 @@ class VllmServer:
     def discard(self, session: str) -> None:
         """As ``Server`` has it."""
         shutil.rmtree(Path(str(self.facts[0].get("spool"))) / session, ignore_errors=True)
-
-    def flags_for(self, problem: str) -> str:
-        """As ``Server`` has it."""
-        return {
-            "prefix": "--no-enable-prefix-caching",
-            "chunk": "--max-num-batched-tokens 64 (a capture in chunks) or more than the longest prompt (one without)",
-        }[problem]

@@ -1,0 +1,284 @@
+"""Writes down what the ranks recorded of the requests that were sent: one capture, and one for each condition."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+import msgspec
+
+from eagle_parity.capture.assembly import AssembledRank, Incomplete, SessionParts, draft_input_state
+from eagle_parity.capture.format import (
+    CONDITIONS_FOLDER,
+    CapturedTarget,
+    CaptureWriter,
+    IncompleteSequence,
+    LiveRank,
+    LiveRecording,
+    Manifest,
+    Producer,
+    write_manifest,
+)
+from eagle_parity.capture.launching import flags_against
+from eagle_parity.errors import InputError
+from eagle_parity.wiring import POST_NORM
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    import torch
+
+    from eagle_parity.capture.assembly import RankRecord
+    from eagle_parity.capture.sending import Condition, Sent, SentRequest
+    from eagle_parity.wiring import BoundaryEntry
+
+_DTYPES: dict[str, Literal["bfloat16", "float16", "float32"]] = {
+    "bfloat16": "bfloat16",
+    "float16": "float16",
+    "float32": "float32",
+}
+
+
+def write_recording(
+    sent: Sent, parts: SessionParts, output: str | Path, *, engine: str | None, overwrite: bool
+) -> Manifest:
+    """Writes the capture.
+
+    Args:
+        sent: the requests.
+        parts: what the ranks recorded of them.
+        output: the capture's directory.
+        engine: the engine's name where the server's own isn't the whole truth.
+        overwrite: see ``CaptureWriter``.
+
+    Returns:
+        The manifest; the sequences that aren't whole are told in it.
+
+    Raises:
+        InputError: not one sequence is whole, or it can't be written.
+    """
+    output = Path(output)
+    recording = _Recording(sent, parts, engine)
+    manifest = recording.write(((request, 0) for request in sent.under(None)), output, overwrite=overwrite)
+    recorded: list[str] = []
+    refused: dict[str, str] = {}
+    for condition in sent.conditions:
+        fulfilled = recording.fulfilled(condition)
+        if not fulfilled:
+            refused[condition] = recording.why_not(condition)
+            continue
+        try:
+            recording.write(fulfilled, output / CONDITIONS_FOLDER / condition, overwrite=True)
+            recorded.append(condition)
+        except InputError as error:
+            refused[condition] = error.found
+    if sent.conditions and manifest.live is not None:
+        live = msgspec.structs.replace(manifest.live, conditions=recorded, skipped_conditions=refused)
+        manifest = msgspec.structs.replace(manifest, live=live)
+        write_manifest(output, manifest)
+    return manifest
+
+
+class _Recording:
+    """What the parts of one session say, ready to be written."""
+
+    def __init__(self, sent: Sent, parts: SessionParts, engine: str | None) -> None:
+        self.sent = sent
+        self.parts = parts
+        first = next((r for r in parts.ranks.values() if r.facts.get("target")), next(iter(parts.ranks.values())))
+        self.facts = first.facts
+        self.target: Mapping[str, Any] = _mapping(self.facts.get("target"))
+        self.draft: Mapping[str, Any] = _mapping(self.facts.get("draft"))
+        for record in parts.ranks.values():
+            self.draft = self.draft or _mapping(record.facts.get("draft"))
+        self.config = _mapping(self.target.get("config"))
+        version = str(_mapping(self.facts.get("engine")).get("version") or sent.version or "unknown")
+        self.engine = engine or f"{sent.engine}@{version}"
+        self.version = version
+        self.settings: dict[str, bool | int | float | str | None] = {
+            str(name): value
+            for name, value in _mapping(self.facts.get("server")).items()
+            if isinstance(value, bool | int | float | str)
+        }
+
+    def write(self, requests: Iterable[tuple[SentRequest, int]], output: Path, *, overwrite: bool) -> Manifest:
+        """One capture of these requests, each from a position on; the manifest tells which aren't whole."""
+        incomplete: list[IncompleteSequence] = []
+        writer: CaptureWriter | None = None
+        try:
+            for request, first_position in requests:
+                assembled = self._assemble(request, first_position)
+                if isinstance(assembled, str):
+                    incomplete.append(IncompleteSequence(name=request.name, reason=assembled))
+                    continue
+                first = next(iter(assembled.values()))
+                if writer is None:
+                    writer = self._writer(first, output, overwrite=overwrite)
+                    writer.__enter__()
+                    writer.describe_live(self._live(incomplete))
+                self._write_one(writer, request, assembled)
+        except BaseException as error:
+            if writer is not None:
+                writer.__exit__(type(error), error, error.__traceback__)
+            raise
+        if writer is None:
+            reason = incomplete[0].reason if incomplete else "no requests"
+            raise InputError(output, f"not one sequence was recorded whole; the first: {reason}")
+        writer.describe_live(self._live(incomplete))
+        writer.__exit__(None, None, None)
+        return writer.manifest
+
+    def _writer(self, first: AssembledRank, output: Path, *, overwrite: bool) -> CaptureWriter:
+        dtype = str(first.slots[0].dtype).removeprefix("torch.")
+        if dtype not in _DTYPES:
+            raise InputError(self.sent.server, f"its hidden states are {dtype}", expected=" or ".join(_DTYPES))
+        hidden_size = int(first.slots[0].shape[1])
+        num_layers = self.target.get("num_layers")
+        return CaptureWriter(
+            output,
+            producer=Producer(
+                engine=self.engine,
+                dtype=str(self.target.get("dtype") or dtype),
+                options={name: str(value) for name, value in self.settings.items()},
+            ),
+            target=CapturedTarget(
+                name=Path(str(self.config.get("_name_or_path") or self.settings.get("model_path") or "target")).name,
+                architectures=[str(name) for name in self.config.get("architectures") or []],
+                num_layers=num_layers if isinstance(num_layers, int) and num_layers > 0 else 1,
+                hidden_size=hidden_size,
+            ),
+            slots=self._boundaries(len(first.slots)),
+            last_state=None if first.last_state is None else POST_NORM,
+            dtype=_DTYPES[dtype],
+            overwrite=overwrite,
+        )
+
+    def _boundaries(self, slots: int) -> list[BoundaryEntry]:
+        """What the live module's layer set means; unknown where it says nothing or another number of slots."""
+        from eagle_parity.engines.live_layers import live_boundaries
+
+        found = live_boundaries(
+            self.sent.engine,
+            self.version,
+            [str(name) for name in self.config.get("architectures") or []],
+            self.target.get("layer_set"),
+            int(self.target.get("num_layers") or 0),
+            {name: str(value) for name, value in self.settings.items()},
+            target_config=self.config or None,
+        )
+        return list(found) if found is not None and len(found) == slots else [None] * slots
+
+    def _assemble(self, request: SentRequest, first_position: int) -> dict[str, AssembledRank] | str:
+        """Every rank that has the sequence whole, or why not one has."""
+        import torch
+
+        tokens = len(request.token_ids)
+        whole: dict[str, AssembledRank] = {}
+        reason = "no rank recorded it"
+        for rank in self.parts.ranks_of(request.number):
+            assembled = self.parts.assemble(rank, request.number, tokens, first=first_position)
+            if isinstance(assembled, Incomplete):
+                reason = f"{rank}: {assembled}{self._hint(rank, assembled)}"
+            elif not torch.equal(
+                assembled.token_ids, torch.tensor(request.token_ids[tokens - len(assembled.token_ids) :])
+            ):
+                reason = f"{rank}: the server computed other token ids than were sent"
+            else:
+                whole[rank] = assembled
+        if not whole:
+            failures = [f for record in self.parts.ranks.values() for f in record.content.get("failures", [])]
+            return f"{reason}; the hook: {failures[0]}" if failures else reason
+        return whole
+
+    def _hint(self, rank: str, incomplete: Incomplete) -> str:
+        limit = self.parts.ranks[rank].content.get("limit")
+        if limit:
+            return f"; the hook stopped at its limit ({limit})"
+        if incomplete.missing and incomplete.missing[0][0] == 0 and incomplete.rows:
+            flag = flags_against(self.sent.engine, "prefix")
+            return f"; the first ones came from the prefix cache: start the server with {flag}"
+        return ""
+
+    def _write_one(self, writer: CaptureWriter, request: SentRequest, whole: Mapping[str, AssembledRank]) -> None:
+        first = next(iter(whole.values()))
+        normed = bool(self.draft.get("normed_before_fc"))
+        states = [draft_input_state(rank, normed=normed) for rank in whole.values()]
+        # What any rank's fc got wrong counts.
+        state = next((s for s in states if s == "differs"), states[0])
+        at = states.index(state)
+        different = list(whole.values())[at].draft_input if state == "differs" else None
+        first_position = len(request.token_ids) - len(first.token_ids)
+        mask = request.loss_mask
+        writer.write(
+            request.name,
+            first.token_ids,
+            first.slots,
+            last_state=first.last_state,
+            loss_mask=None if mask is None else _tensor(mask[first_position:]),
+            draft_input=different,
+            draft_input_is=state,
+            ranks={name: rank.slots for name, rank in whole.items()},
+            first_position=first_position,
+        )
+
+    def _live(self, incomplete: Sequence[IncompleteSequence]) -> LiveRecording:
+        layers = self.target.get("layer_set")
+        return LiveRecording(
+            server=self.sent.server,
+            session=self.sent.session,
+            tap=str(self.facts.get("tap") or ""),
+            target_class=self.target.get("model_class"),
+            draft_class=self.draft.get("model_class"),
+            layer_set=layers if isinstance(layers, dict) else None,
+            draft_config=_mapping(self.draft.get("config")) or None,
+            settings=self.settings,
+            ranks=[_live_rank(record) for record in self.parts.ranks.values()],
+            incomplete=list(incomplete),
+            acceptance=self.sent.acceptance,
+        )
+
+    def fulfilled(self, condition: Condition) -> list[tuple[SentRequest, int]]:
+        """The requests that were really computed under a condition, each with the position from which on."""
+        chosen = []
+        for request in self.sent.under(condition):
+            ranks = self.parts.ranks_of(request.number)
+            if ranks:
+                forwards, first, alone = self.parts.shape_of(ranks[0], request.number)
+                if {"batch": not alone, "chunk": forwards > 1, "prefix": first > 0}[condition]:
+                    chosen.append((request, first if condition == "prefix" else 0))
+        return chosen
+
+    def why_not(self, condition: Condition) -> str:
+        """Why no request was."""
+        if not self.sent.under(condition):
+            return "no request of it was answered"
+        if condition == "chunk":
+            return f"the scheduler split no sequence: start the server with {flags_against(self.sent.engine, 'chunk')}"
+        if condition == "prefix":
+            return "no prefix was found in a cache: the server keeps none"
+        return "no two sequences were computed together"
+
+
+def _live_rank(record: RankRecord) -> LiveRank:
+    content = record.content
+    skipped = _mapping(content.get("skipped"))
+    return LiveRank(
+        name=record.rank,
+        group=record.group,
+        group_size=record.group_size,
+        parallel=record.parallel,
+        tokens=int(content.get("tokens") or 0),
+        limit=content.get("limit"),
+        failures=[str(failure) for failure in content.get("failures") or []],
+        skipped={str(name): int(rows) for name, rows in skipped.items()},
+    )
+
+
+def _mapping(value: object) -> dict[str, Any]:
+    return value if isinstance(value, dict) else {}
+
+
+def _tensor(values: Sequence[int]) -> torch.Tensor:
+    import torch
+
+    return torch.tensor(values, dtype=torch.int64)

@@ -1,0 +1,248 @@
+"""Sends token sequences to a server, each under an id of ours, and keeps what was sent: rows are looked up by it."""
+
+from __future__ import annotations
+
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal, TypeAlias
+
+import msgspec
+
+from eagle_parity.capture.format import MAX_MANIFEST_BYTES, Acceptance
+from eagle_parity.capture.prompts import SkippedSequence, TokenSequence
+from eagle_parity.capture.spool import new_session, request_id
+from eagle_parity.errors import InputError, ParityError
+from eagle_parity.files import write_atomically
+from eagle_parity.input_files import read_bounded
+from eagle_parity.quoting import one_line
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from eagle_parity.capture.prompts import TokenSource
+    from eagle_parity.capture.servers.server import Counters, Generation, Server
+
+Condition: TypeAlias = Literal["batch", "chunk", "prefix"]
+CONDITIONS: tuple[Condition, ...] = ("batch", "chunk", "prefix")
+"""What can be recorded beside the sequences alone: together at once, split by the scheduler, behind a warm prefix."""
+
+CONCURRENT_REQUESTS = 8
+"""Of the conditions that want a full batch: below any engine's limit of running requests."""
+MIN_PREFIX_TOKENS = 2
+"""A warm prefix needs a token before the rows that are compared, and these need one."""
+REQUESTS_NAME = "requests.json"
+_KIND: Literal["eagle-parity-requests"] = "eagle-parity-requests"
+
+
+class SentRequest(msgspec.Struct, frozen=True, kw_only=True):
+    """One request that was answered.
+
+    Attributes:
+        number: in its id.
+        name: of its sequence.
+        token_ids: as they were sent.
+        loss_mask: where their source has one.
+        condition: None for a sequence that was sent alone.
+    """
+
+    number: int
+    name: str
+    token_ids: list[int]
+    loss_mask: list[int] | None = None
+    condition: Condition | None = None
+
+
+class Sent(msgspec.Struct, kw_only=True):
+    """Everything that was sent in one session.
+
+    Attributes:
+        engine: ``sglang`` or ``vllm``.
+        version: as the server states it; empty where it doesn't.
+        server: its address.
+        session: by which the workers name their files.
+        conditions: as they were asked for.
+        requests: in the order in which they were answered.
+        skipped: sequences that weren't sent, or not answered, with reasons.
+        acceptance: what the server counted meanwhile.
+    """
+
+    schema_version: Literal[1] = 1
+    kind: Literal["eagle-parity-requests"] = _KIND
+    engine: str
+    version: str
+    server: str
+    session: str
+    conditions: list[Condition] = []
+    requests: list[SentRequest] = []
+    skipped: list[Annotated[tuple[str, str], msgspec.Meta(description="name, reason")]] = []
+    acceptance: Acceptance | None = None
+
+    def under(self, condition: Condition | None) -> list[SentRequest]:
+        """The requests of one condition, in the order of their numbers."""
+        return sorted((r for r in self.requests if r.condition == condition), key=lambda request: request.number)
+
+    def save(self, folder: str | Path) -> None:
+        """Keeps it for a later ``--from-parts``; the file holds the prompts, so it is made with mode 0600."""
+        Path(folder).mkdir(parents=True, exist_ok=True)
+        write_atomically(Path(folder) / REQUESTS_NAME, msgspec.json.encode(self), private=True)
+
+
+def read_sent(folder: str | Path) -> Sent:
+    """What ``Sent.save`` kept.
+
+    Raises:
+        InputError: there is no such file, or it is none.
+    """
+    path = Path(folder) / REQUESTS_NAME
+    expected = f"what a capture left that could not reach its parts, {REQUESTS_NAME}"
+    try:
+        return msgspec.json.decode(read_bounded(path, MAX_MANIFEST_BYTES, expected=expected), type=Sent)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise InputError(path, f"not JSON of that kind ({one_line(error)})", expected=expected) from error
+
+
+def send_sequences(
+    server: Server,
+    sequences: TokenSource,
+    *,
+    conditions: Sequence[Condition] = (),
+    new_tokens: int,
+    on_sequence: Callable[[str], None],
+) -> Sent:
+    """Sends the sequences one by one, then once more under each condition.
+
+    Args:
+        server: where to.
+        sequences: the tokens; a ``SkippedSequence`` among them is passed on.
+        conditions: see ``CONDITIONS``.
+        new_tokens: generated after each sequence.
+        on_sequence: called with a sequence's name before it is sent.
+
+    Raises:
+        InputError: not one sequence was answered.
+    """
+    sender = _Sender(server, new_tokens, on_sequence)
+    before = server.counters()
+    with server.recording():
+        answered = sender.send_alone(sequences)
+        for condition in conditions:
+            sender.send_under(condition, answered)
+    sender.sent.conditions = list(conditions)
+    sender.sent.acceptance = sender.acceptance(before)
+    return sender.sent
+
+
+class _Sender:
+    def __init__(self, server: Server, new_tokens: int, on_sequence: Callable[[str], None]) -> None:
+        self.server = server
+        self.new_tokens = new_tokens
+        self.on_sequence = on_sequence
+        self.sent = Sent(engine=server.engine, version=server.version, server=server.url, session=new_session())
+        self.generations: list[Generation] = []
+        self._numbers = 0
+        self._lock = threading.Lock()
+
+    def send_alone(self, sequences: TokenSource) -> list[TokenSequence]:
+        """The ones that were answered."""
+        longest = self.server.max_tokens()
+        answered: list[TokenSequence] = []
+        former = ""
+        for sequence in sequences:
+            if isinstance(sequence, SkippedSequence):
+                self._skip(sequence.name, sequence.reason)
+                continue
+            self.on_sequence(sequence.name)
+            refusal = _unfit(sequence, longest) or self._send(sequence, None)
+            if refusal is None:
+                answered.append(sequence)
+            else:
+                self._skip(sequence.name, refusal)
+                if refusal == former:
+                    break  # the server is gone: it would say the same of the others
+            former = refusal or ""
+        if not answered:
+            told = "; the first: {}: {}".format(*self.sent.skipped[0]) if self.sent.skipped else ""
+            raise InputError(
+                self.server.url,
+                f"nothing was captured, {len(self.sent.skipped)} sequences were skipped{told}",
+                expected="token sequences that the server answers",
+            )
+        return answered
+
+    def send_under(self, condition: Condition, sequences: Sequence[TokenSequence]) -> None:
+        """A sequence that isn't answered under a condition is missing there, and nowhere else."""
+        if condition == "prefix":
+            for sequence in sequences:
+                if len(sequence.token_ids) >= MIN_PREFIX_TOKENS:
+                    self.on_sequence(f"{sequence.name} behind a warm prefix")
+                    self._send(sequence, condition, warm_tokens=len(sequence.token_ids) // 2)
+            return
+        self.on_sequence(f"{len(sequences)} sequences at once")
+        with ThreadPoolExecutor(max_workers=CONCURRENT_REQUESTS) as pool:
+            list(pool.map(lambda sequence: self._send(sequence, condition), sequences))
+
+    def _send(self, sequence: TokenSequence, condition: Condition | None, *, warm_tokens: int = 0) -> str | None:
+        """Why it wasn't answered, or None. A salt of its own keeps the cached prefixes of other requests out."""
+        number, warm_number = self._next_number(), self._next_number()
+        salt = f"{self.sent.session}.{number}"
+        try:
+            if warm_tokens:
+                # Under a number of its own: its rows are of no interest, that they are cached is.
+                self._generate(sequence.token_ids[:warm_tokens], warm_number, salt, new_tokens=1)
+            generation = self._generate(sequence.token_ids, number, salt, new_tokens=self.new_tokens)
+        except ParityError as error:
+            return one_line(error)
+        request = SentRequest(
+            number=number,
+            name=sequence.name,
+            token_ids=list(sequence.token_ids),
+            loss_mask=None if sequence.loss_mask is None else list(sequence.loss_mask),
+            condition=condition,
+        )
+        with self._lock:
+            self.sent.requests.append(request)
+            self.generations.append(generation)
+        return None
+
+    def _generate(self, token_ids: Sequence[int], number: int, salt: str, *, new_tokens: int) -> Generation:
+        mark = request_id(self.server.token, self.sent.session, number)
+        return self.server.generate(token_ids, request_id=mark, salt=salt, new_tokens=new_tokens)
+
+    def _next_number(self) -> int:
+        with self._lock:
+            self._numbers += 1
+            return self._numbers - 1
+
+    def _skip(self, name: str, reason: str) -> None:
+        self.sent.skipped.append((name, reason))
+
+    def acceptance(self, before: Counters | None) -> Acceptance | None:
+        """By the server's counters where it has them, else by what each answer says."""
+        output_tokens = sum(generation.output_tokens for generation in self.generations)
+        if before is not None:
+            with suppress(ParityError):  # the server died meanwhile: what it recorded is still there
+                after = self.server.counters()
+                return None if after is None else before.until(after, output_tokens=output_tokens)
+        own = [g for g in self.generations if g.drafts is not None and g.accepted_tokens is not None]
+        if not own:
+            return None
+        drafted = [g.draft_tokens for g in own if g.draft_tokens is not None]
+        return Acceptance(
+            drafts=sum(g.drafts or 0 for g in own),
+            draft_tokens=sum(drafted) if len(drafted) == len(own) else None,
+            accepted_tokens=sum(g.accepted_tokens or 0 for g in own),
+            output_tokens=sum(g.output_tokens for g in own),
+            source="each answer's meta_info: spec_*",
+            other_traffic=False,
+        )
+
+
+def _unfit(sequence: TokenSequence, longest: int | None) -> str | None:
+    tokens = len(sequence.token_ids)
+    if not tokens:
+        return "no tokens"
+    if longest is not None and tokens > longest:
+        return f"{tokens:,} tokens; the server takes {longest:,}: pass --max-tokens"
+    return None
