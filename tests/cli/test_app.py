@@ -211,7 +211,7 @@ class TestDefaults:
             ("report: {fail-on: {a: b}}", "report: fail-on: "),
             ("report: {fail-on: }", "report: fail-on: null"),
             ("report: {threshold: [[1]]}", "report: threshold: "),
-            ("capture: {sglang: {}}", 'no subcommand capture: "sglang"'),
+            ("capture: {tensorrt: {}}", 'no subcommand capture: "tensorrt"'),
             ("capture: {transformers: {max-tokes: 4}}", "capture: transformers: no option"),
             ("capture: {max-tokens: 4}", "no subcommand capture: "),
             ("capture: 4", "capture: is no mapping"),

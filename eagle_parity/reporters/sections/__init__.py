@@ -21,6 +21,7 @@ SECTIONS: Mapping[str, str] = {
     "explain": "explain",
     "engines": "engines",
     "ids": "ids",
+    "capture": "capture",
 }
 """The module of each command that has a section: imported when it is shown, as a run shows one."""
 
