@@ -92,6 +92,7 @@ class _Recording:
         for record in parts.ranks.values():
             self.draft = self.draft or _mapping(record.facts.get("draft"))
         self.config = _mapping(self.target.get("config"))
+        self.architectures = sent.architectures or [str(name) for name in self.config.get("architectures") or []]
         version = str(_mapping(self.facts.get("engine")).get("version") or sent.version or "unknown")
         self.engine = engine or f"{sent.engine}@{version}"
         self.version = version
@@ -143,7 +144,7 @@ class _Recording:
             ),
             target=CapturedTarget(
                 name=Path(str(self.config.get("_name_or_path") or self.settings.get("model_path") or "target")).name,
-                architectures=[str(name) for name in self.config.get("architectures") or []],
+                architectures=self.architectures,
                 num_layers=num_layers if isinstance(num_layers, int) and num_layers > 0 else 1,
                 hidden_size=hidden_size,
             ),
@@ -160,7 +161,7 @@ class _Recording:
         found = live_boundaries(
             self.sent.engine,
             self.version,
-            [str(name) for name in self.config.get("architectures") or []],
+            self.architectures,
             self.target.get("layer_set"),
             int(self.target.get("num_layers") or 0),
             {name: str(value) for name, value in self.settings.items()},

@@ -62,6 +62,7 @@ class Sent(msgspec.Struct, kw_only=True):
         version: as the server states it; empty where it doesn't.
         server: its address.
         session: by which the workers name their files.
+        architectures: of the target, as the server names them; empty where it doesn't.
         conditions: as they were asked for.
         requests: in the order in which they were answered.
         skipped: sequences that weren't sent, or not answered, with reasons.
@@ -74,6 +75,7 @@ class Sent(msgspec.Struct, kw_only=True):
     version: str
     server: str
     session: str
+    architectures: list[str] = []
     conditions: list[Condition] = []
     requests: list[SentRequest] = []
     skipped: list[Annotated[tuple[str, str], msgspec.Meta(description="name, reason")]] = []
@@ -139,7 +141,13 @@ class _Sender:
         self.server = server
         self.new_tokens = new_tokens
         self.on_sequence = on_sequence
-        self.sent = Sent(engine=server.engine, version=server.version, server=server.url, session=new_session())
+        self.sent = Sent(
+            engine=server.engine,
+            version=server.version,
+            server=server.url,
+            session=new_session(),
+            architectures=server.architectures(),
+        )
         self.generations: list[Generation] = []
         self._numbers = 0
         self._lock = threading.Lock()

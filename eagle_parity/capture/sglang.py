@@ -140,7 +140,7 @@ class _Tap:
         spool = self._spool()
         marks.extend(spool.marks(request_ids))
         sessions = {mark.session for mark in marks if mark is not None}
-        is_draft = self.fc is not None
+        is_draft = self.fc is not None or hasattr(self.inner, "fc")  # a head of one slot skips its fc
         for session in sessions:
             if not spool.described(session, "draft" if is_draft else "target"):
                 spool.describe(session, self._facts(args, is_draft=is_draft))

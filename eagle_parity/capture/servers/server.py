@@ -66,6 +66,10 @@ class Server(Protocol):
         """Of the spool: what makes requests ours."""
         ...
 
+    def architectures(self) -> list[str]:
+        """The target's, as its config names them; empty where only the workers say it."""
+        ...
+
     def max_tokens(self) -> int | None:
         """The longest prompt that it takes; None where it doesn't say."""
         ...

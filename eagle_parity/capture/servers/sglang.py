@@ -71,6 +71,16 @@ class SglangServer:
                     return info
         raise InputError(self.url, "it has no /server_info", expected="an SGLang server")
 
+    def architectures(self) -> list[str]:
+        """As ``/model_info`` has them: the module that the hook sees in a wrapper such as Kimi's knows its own alone."""
+        for path in ("/model_info", "/get_model_info"):
+            response = self._http.get(path)
+            if response.status_code == 200:  # noqa: PLR2004  HTTP's OK
+                info = self._http.json(response, path)
+                found = info.get("architectures") if isinstance(info, dict) else None
+                return [str(name) for name in found] if isinstance(found, list) else []
+        return []
+
     def max_tokens(self) -> int | None:
         """The context length less the token that is generated, and no more than its memory holds."""
         bounds = [self._info.get(name) for name in ("max_req_input_len", "context_length", "max_total_num_tokens")]

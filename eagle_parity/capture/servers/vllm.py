@@ -107,6 +107,10 @@ class VllmServer:
         self._route = "rpc"
         return self._http.json(response, "/collective_rpc").get("results")
 
+    def architectures(self) -> list[str]:
+        """None: the workers' config is the whole model's."""
+        return []
+
     def max_tokens(self) -> int | None:
         """The context length less the token that is generated."""
         longest = self._model.get("max_model_len")
