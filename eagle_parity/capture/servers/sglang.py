@@ -72,7 +72,7 @@ class SglangServer:
         raise InputError(self.url, "it has no /server_info", expected="an SGLang server")
 
     def architectures(self) -> list[str]:
-        """As ``/model_info`` has them: the module that the hook sees in a wrapper such as Kimi's knows its own alone."""
+        """As ``/model_info`` has them: what the hook sees inside a wrapper such as Kimi's knows its own alone."""
         for path in ("/model_info", "/get_model_info"):
             response = self._http.get(path)
             if response.status_code == 200:  # noqa: PLR2004  HTTP's OK
