@@ -185,7 +185,7 @@ def serve(
         asked=asked,
         delivery=delivery,
         source=found.source,
-        defects=_defects(found, delivery.boundaries, target.num_layers)
+        defects=defects_of(found, delivery.boundaries, target.num_layers)
         + _launch_defects(engine, target, version, variant)
         + fit.defects(len(delivery.boundaries)),
     )
@@ -283,7 +283,8 @@ DEEPSTACK_BOUNDARIES = range(1, 4)
 """The boundaries to which Qwen3-VL's vision tower adds: it has three levels, behind the first three layers."""
 
 
-def _defects(rule: ClassRule, boundaries: Sequence[BoundaryEntry], num_layers: int) -> tuple[Defect, ...]:
+def defects_of(rule: ClassRule, boundaries: Sequence[BoundaryEntry], num_layers: int) -> tuple[Defect, ...]:
+    """The known faults that a class shows when it hands over these boundaries."""
     default = tuple(sorted(set(default_indices(rule.default, num_layers))))
     shows = {
         DefectWhen.ALWAYS: True,
