@@ -33,8 +33,9 @@ def section(result: Result) -> list[Block]:
         found.append(server)
     states = measured.get("draft_input")
     if isinstance(states, dict) and states:
+        tones = {"differs": Tone.BAD}
         rows = tuple(
-            (Cell(compact(count)), Cell(_STATES.get(str(state), str(state)), Tone.BAD if state == "differs" else Tone.PLAIN))
+            (Cell(compact(count)), Cell(_STATES.get(str(state), str(state)), tones.get(str(state), Tone.PLAIN)))
             for state, count in states.items()
         )
         found.append(Table("Draft input", (Cell("sequences"), Cell("")), rows))
