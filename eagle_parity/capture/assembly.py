@@ -14,9 +14,10 @@ from collections import defaultdict
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
-from eagle_parity.capture.spool import SPOOL_VERSION
+from eagle_parity.capture.spool import BOUNDARY_KEY, SPOOL_VERSION
 from eagle_parity.errors import InputError
 from eagle_parity.quoting import one_line
+from eagle_parity.wiring import EMBEDDING
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     import torch
 
 _PART = re.compile(r"(?P<rank>[a-z0-9.]{1,40})-(?P<part>[0-9]{6,})-(?P<kind>aux|draft)\.safetensors")
+_BESIDE = re.compile(rf"{re.escape(BOUNDARY_KEY)}[0-9]{{1,4}}")
 _RANK_FILE = re.compile(r"(?P<rank>[a-z0-9.]{1,40})\.json")
 MAX_RECORD_BYTES = 4 * 1024 * 1024
 MAX_RUNS_NAMED = 4
@@ -74,6 +76,7 @@ class AssembledRank:
     Attributes:
         token_ids: int64 ``[T]``.
         slots: ``[T, H]`` each.
+        beside: boundaries that were recorded beside the slots, ``[T, H]`` each.
         last_state: ``[T, H]``.
         draft_input: ``[T, K * H]``; None where the rank didn't record it whole.
         modes: the engine's words for the forwards that it came from.
@@ -86,6 +89,13 @@ class AssembledRank:
     draft_input: torch.Tensor | None
     modes: tuple[str, ...]
     forwards: int
+    beside: Mapping[int, torch.Tensor] = field(default_factory=dict)
+
+    @property
+    def states(self) -> tuple[torch.Tensor, ...]:
+        """The slots, with the embedding in front of them and the last boundary behind where these are there."""
+        first = (self.beside[EMBEDDING],) if EMBEDDING in self.beside else ()
+        return (*first, *self.slots, *(self.beside[k] for k in sorted(self.beside) if k != EMBEDDING))
 
 
 @dataclass(frozen=True)
@@ -191,6 +201,9 @@ class SessionParts:
             draft_input=self._draft_input(rank, number, tokens, first),
             modes=tuple(dict.fromkeys(mode for _, mode in collected)),
             forwards=len(collected),
+            beside={
+                int(name.removeprefix(BOUNDARY_KEY)): whole(name) for name in sorted(names) if _BESIDE.fullmatch(name)
+            },
         )
 
     def _draft_input(self, rank: str, number: int, tokens: int, first: int) -> torch.Tensor | None:

@@ -9,7 +9,7 @@ from importlib import resources
 from typing import TYPE_CHECKING, Literal
 
 from eagle_parity.capture.servers.sglang import EXPORTED_HOOK, HOOK_FACTORY
-from eagle_parity.capture.sglang import TARGET_MODULES
+from eagle_parity.capture.sglang import FINAL_NORMS, TARGET_MODULES
 from eagle_parity.capture.spool import SPOOL_ENV
 from eagle_parity.capture.vllm import PLUGIN
 from eagle_parity.errors import UsageError
@@ -34,13 +34,14 @@ _SGLANG_MODULES = ("spool", "sglang")
 EXPORTED_NAME = EXPORTED_HOOK.partition(":")[0] + ".py"
 
 
-def sglang_flags(version: str | None, spool: str, *, exported: bool = False) -> list[str]:
+def sglang_flags(version: str | None, spool: str, *, exported: bool = False, beside: Sequence[int] = ()) -> list[str]:
     """The launch flags of an SGLang release.
 
     Args:
         version: of SGLang; None for the newest.
         spool: where the hook writes, as the server sees it.
         exported: whether the hook is the exported file and not the installed package.
+        beside: the first and the last boundary, where the hook records them beside the auxiliary states.
 
     Raises:
         UsageError: a release whose workers don't know their requests' ids.
@@ -52,13 +53,17 @@ def sglang_flags(version: str | None, spool: str, *, exported: bool = False) -> 
         )
     hook = {
         "name": "eagle-parity",
-        "target_modules": list(TARGET_MODULES),
+        "target_modules": [*TARGET_MODULES, *(FINAL_NORMS if beside else ())],
         "hook_factory": EXPORTED_HOOK if exported else HOOK_FACTORY,
-        "config": {"spool": spool},
+        "config": {"spool": spool, **({"beside": list(beside)} if beside else {})},
     }
+    return ["--forward-hooks", json.dumps([hook], separators=(",", ":")), *sglang_graph_flags(version)]
+
+
+def sglang_graph_flags(version: str | None) -> list[str]:
+    """Flags that keep a prompt's forward out of graphs, whose replay calls no hook."""
     old = version is not None and parse_version(version) < parse_version(_FIRST_WITH_BACKEND_FLAGS)
-    graphs = ["--disable-piecewise-cuda-graph"] if old else ["--cuda-graph-backend-prefill", "disabled"]
-    return ["--forward-hooks", json.dumps([hook], separators=(",", ":")), *graphs]
+    return ["--disable-piecewise-cuda-graph"] if old else ["--cuda-graph-backend-prefill", "disabled"]
 
 
 def vllm_environment(version: str | None, spool: str) -> dict[str, str]:

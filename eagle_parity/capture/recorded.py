@@ -21,7 +21,7 @@ from eagle_parity.capture.format import (
 )
 from eagle_parity.capture.launching import flags_against
 from eagle_parity.errors import InputError
-from eagle_parity.wiring import POST_NORM
+from eagle_parity.wiring import EMBEDDING, POST_NORM
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -148,13 +148,13 @@ class _Recording:
                 num_layers=num_layers if isinstance(num_layers, int) and num_layers > 0 else 1,
                 hidden_size=hidden_size,
             ),
-            slots=self._boundaries(len(first.slots)),
+            slots=self._boundaries(first),
             last_state=None if first.last_state is None else POST_NORM,
             dtype=_DTYPES[dtype],
             overwrite=overwrite,
         )
 
-    def _boundaries(self, slots: int) -> list[BoundaryEntry]:
+    def _boundaries(self, first: AssembledRank) -> list[BoundaryEntry]:
         """What the live module's layer set means; unknown where it says nothing or another number of slots."""
         from eagle_parity.engines.live_layers import live_boundaries
 
@@ -167,7 +167,10 @@ class _Recording:
             {name: str(value) for name, value in self.settings.items()},
             target_config=self.config or None,
         )
-        return list(found) if found is not None and len(found) == slots else [None] * slots
+        slots = len(first.slots)
+        listed = list(found) if found is not None and len(found) == slots else [None] * slots
+        front = [EMBEDDING] if EMBEDDING in first.beside else []
+        return [*front, *listed, *sorted(boundary for boundary in first.beside if boundary != EMBEDDING)]
 
     def _assemble(self, request: SentRequest, first_position: int) -> dict[str, AssembledRank] | str:
         """Every rank that has the sequence whole, or why not one has."""
@@ -213,12 +216,12 @@ class _Recording:
         writer.write(
             request.name,
             first.token_ids,
-            first.slots,
+            first.states,
             last_state=first.last_state,
             loss_mask=None if mask is None else _tensor(mask[first_position:]),
             draft_input=different,
             draft_input_is=state,
-            ranks={name: rank.slots for name, rank in whole.items()},
+            ranks={name: rank.states for name, rank in whole.items()},
             first_position=first_position,
         )
 

@@ -15,6 +15,13 @@ Why these modules are hooked, from SGLang's own code (0.5.10 to 0.5.23):
 - ``model``: holds ``layers_to_capture`` or the layers' flags, which is what the engine really captures.
 - ``model.fc`` of the draft: its argument is the concatenation itself.
 
+On a server without a draft that captures by a list of ids (0.5.23: ``--enable-return-aux-hidden-states``; before it
+``EAGLE_PARITY_LAYER_IDS`` with the plugin, which calls the target's own setter before graphs are captured) the same
+hooks record a reference. The first and the last boundary, which few classes' lists reach, are recorded beside it where
+``beside`` asks for them: the first layer's *input*, which is complete on every rank, and the residual that the final
+norm returns with its output, which is complete where that is (``norm(hidden_states, residual)``, every class with a
+residual of its own from 0.5.10 to 0.5.23).
+
 It imports torch, safetensors and the standard library, and SGLang where it is called by it.
 """
 
@@ -23,12 +30,13 @@ from __future__ import annotations
 import functools
 import importlib
 import importlib.metadata
+import inspect
 import itertools
 import json
 import os
 from typing import TYPE_CHECKING, Any
 
-from eagle_parity.capture.spool import DEFAULT_MAX_TOKENS, MAX_TOKENS_ENV, SPOOL_ENV, Spool, logger
+from eagle_parity.capture.spool import BOUNDARY_KEY, DEFAULT_MAX_TOKENS, MAX_TOKENS_ENV, SPOOL_ENV, Spool, logger
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -47,6 +55,13 @@ TARGET_MODULES = (
 )
 """Names, as ``--forward-hooks`` matches them; ``language_model.`` is where Kimi's and other wrappers keep them."""
 
+FINAL_NORMS = ("model.norm", "language_model.model.norm")
+"""Hooked as well where boundaries are recorded beside the list."""
+
+LAYER_IDS_ENV = "EAGLE_PARITY_LAYER_IDS"
+"""The list, ``0,1,2``, that the plugin gives to the setter of a target without a draft."""
+BESIDE_ENV = "EAGLE_PARITY_BESIDE"
+"""``beside`` of the plugin, ``0,32``."""
 _PREFILL_MODES = frozenset({"EXTEND", "MIXED"})
 """``ForwardMode`` of a prompt's rows. What verification and decoding give belongs to drafts that may be rejected."""
 _AUX, _FORWARD_BATCH, _HIDDEN, _INPUT_IDS = 4, 3, 1, 0
@@ -65,7 +80,7 @@ def factory(config: Mapping[str, Any] | None = None) -> Callable[..., None]:
     """The hook factory of ``--forward-hooks``; called once for the target's model and once for the draft's.
 
     Args:
-        config: ``{"spool": folder, "max_tokens": rows}``, as the launch flag has it.
+        config: ``{"spool": folder, "max_tokens": rows, "beside": [0, N]}``, as the launch flag has it.
     """
     config = config or {}
     folder = str(config.get("spool") or os.environ.get(SPOOL_ENV, ""))
@@ -73,7 +88,8 @@ def factory(config: Mapping[str, Any] | None = None) -> Callable[..., None]:
     if not folder:
         logger.warning("eagle-parity: no spool folder in the hook's config; nothing will be captured")
         return _do_nothing
-    return _Tap(folder, int(limit)).on_forward
+    beside = config.get("beside") or _numbers(os.environ.get(BESIDE_ENV, ""))
+    return _Tap(folder, int(limit), beside).on_forward
 
 
 def register() -> None:
@@ -84,6 +100,7 @@ def register() -> None:
 
     def after_load(result: Any, runner: Any, *_: Any, **__: Any) -> Any:
         try:
+            _ask_for_layers(runner)
             _attach(runner.model)
         except Exception:  # noqa: BLE001  nothing may reach the engine
             logger.exception("eagle-parity: the capture hook could not be attached; the server goes on")
@@ -94,9 +111,30 @@ def register() -> None:
 
 def _attach(model: nn.Module) -> None:
     hook = factory()
+    hooked = (*TARGET_MODULES, *FINAL_NORMS) if os.environ.get(BESIDE_ENV) else TARGET_MODULES
     for name, module in model.named_modules():
-        if name in TARGET_MODULES:
+        if name in hooked:
             module.register_forward_hook(hook)
+
+
+def _ask_for_layers(runner: Any) -> None:
+    """Gives the list of the environment to the target's setter: just where there is no draft that its states feed."""
+    listed = os.environ.get(LAYER_IDS_ENV)
+    if not listed:
+        return
+    if getattr(runner, "is_draft_worker", False) or not runner.spec_algorithm.is_none():
+        logger.warning("eagle-parity: %s is for a server without speculation; it is left alone", LAYER_IDS_ENV)
+        return
+    setter = getattr(runner.model, "set_eagle3_layers_to_capture", None)
+    if setter is None:
+        logger.warning("eagle-parity: %s has no way to capture states", type(runner.model).__name__)
+        return
+    setter(_numbers(listed))
+    logger.info("eagle-parity: %s captures by the ids %s", type(runner.model).__name__, listed)
+
+
+def _numbers(text: str) -> list[int]:
+    return [int(number) for number in text.split(",") if number.strip()]
 
 
 def _do_nothing(*_: object) -> None:
@@ -106,15 +144,16 @@ def _do_nothing(*_: object) -> None:
 class _Tap:
     """What one model's hooks share; target and draft have one each."""
 
-    def __init__(self, folder: str, max_tokens: int) -> None:
+    def __init__(self, folder: str, max_tokens: int, beside: Sequence[int] = ()) -> None:
         self.folder = folder
         self.max_tokens = max_tokens
+        self.beside = _Beside(beside)
         self.inner: Any = None  # the module that holds the decoder layers
         self.fc: Any = None
         self.fc_input: torch.Tensor | None = None
         self.broken = False
 
-    def on_forward(self, module: nn.Module, args: tuple[Any, ...], output: object) -> None:  # noqa: ARG002  the signature of a forward hook
+    def on_forward(self, module: nn.Module, args: tuple[Any, ...], output: object) -> None:
         """Called by torch after each hooked module's forward."""
         if self.broken:
             return
@@ -126,6 +165,9 @@ class _Tap:
                 self.fc_input = None
             elif hasattr(module, "layers"):
                 self.inner = module
+                self.beside.watch(module, lambda request_ids: bool(self._spool().marks(request_ids)))
+            elif "Norm" in name:
+                self.beside.on_final_norm(output)
             else:
                 # fc runs before the draft's logits processor, which knows whose rows these are.
                 self.fc, self.fc_input = module, args[0] if args else None
@@ -155,11 +197,25 @@ class _Tap:
             for session in sessions:
                 spool.count(session, "padding rows", max(0, int(args[_INPUT_IDS].shape[0]) - ends[-1]))
             ids = {"token_ids": args[_INPUT_IDS], "positions": batch.positions}
-            states = self._draft_input() if is_draft else _target_states(args)
-            if states is None:
-                spool.fail(marks, "the target hands over no auxiliary states: this server runs no EAGLE-3 head")
+            states = self._draft_input() if is_draft else self._target_states(args)
+            if isinstance(states, str):
+                spool.fail(marks, states)
             elif states:
                 spool.write("draft" if is_draft else "aux", {**ids, **states}, marks, spans, mode=mode)
+
+    def _target_states(self, args: tuple[Any, ...]) -> dict[str, torch.Tensor] | str:
+        """The auxiliary states, what is recorded beside them, and the last one; or why they aren't there."""
+        beside = self.beside.take(self.inner)
+        aux = args[_AUX] if len(args) > _AUX else None
+        if aux is None:
+            return (
+                "the target hands over no auxiliary states: this server runs no EAGLE-3 head, and captures by no list"
+                " of ids"
+            )
+        if isinstance(beside, str):
+            return beside
+        states = {"packed": aux} if hasattr(aux, "shape") else {f"slot.{i}": slot for i, slot in enumerate(aux)}
+        return {**states, **beside, "last_state": args[_HIDDEN]}
 
     def _draft_input(self) -> dict[str, torch.Tensor]:
         return {} if self.fc_input is None else {"draft_input": self.fc_input}
@@ -203,7 +259,8 @@ class _Tap:
             "parallel": parallel_facts(),
             "server": _server_facts(),
             "tap": "logits_processor arguments: "
-            + ("none" if aux is None else "one packed tensor" if hasattr(aux, "shape") else "a list of states"),
+            + ("none" if aux is None else "one packed tensor" if hasattr(aux, "shape") else "a list of states")
+            + self.beside.told,
             "target": {
                 "model_class": _class_of(inner),
                 "config": _config_of(config),
@@ -215,13 +272,62 @@ class _Tap:
         }
 
 
-def _target_states(args: tuple[Any, ...]) -> dict[str, torch.Tensor] | None:
-    """The auxiliary states and the last one, from the logits processor's arguments; None where there are none."""
-    aux = args[_AUX] if len(args) > _AUX else None
-    if aux is None:
-        return None
-    states = {"packed": aux} if hasattr(aux, "shape") else {f"slot.{i}": slot for i, slot in enumerate(aux)}
-    return {**states, "last_state": args[_HIDDEN]}
+class _Beside:
+    """The first and the last boundary, where they are recorded beside the list of auxiliary states.
+
+    Args:
+        wanted: boundary 0, boundary N, both or none.
+    """
+
+    def __init__(self, wanted: Sequence[int]) -> None:
+        self.wanted = frozenset(int(boundary) for boundary in wanted)
+        self.states: dict[str, torch.Tensor] = {}
+        self._watched = False
+
+    @property
+    def told(self) -> str:
+        """For the tap of the record."""
+        places = {0: "boundary 0 from the first layer's input"}
+        return "".join(f", {places.get(b, f'boundary {b} from the final norm')}" for b in sorted(self.wanted))
+
+    def watch(self, inner: Any, ours: Callable[[Sequence[object]], bool]) -> None:
+        """Hooks the first layer's input, once. Until a forward is through, the layers are not known."""
+        if self._watched or 0 not in self.wanted:
+            return
+        self._watched = True
+        parameters = inspect.signature(inner.layers[0].forward)
+
+        def before_first_layer(_module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+            try:
+                given = parameters.bind_partial(*args, **kwargs).arguments
+                if ours(getattr(given.get("forward_batch"), "rids", None) or ()):
+                    # The layer's norms write into this very tensor.
+                    self.states[f"{BOUNDARY_KEY}0"] = given["hidden_states"].detach().clone()
+            except Exception:  # noqa: BLE001  nothing may reach the engine; what is missing is told with the forward
+                self.states.pop(f"{BOUNDARY_KEY}0", None)
+
+        inner.layers[0].register_forward_pre_hook(before_first_layer, with_kwargs=True)
+
+    def on_final_norm(self, output: object) -> None:
+        """Keeps the residual, unless the norm was given none: then nothing says that its input was the whole stream."""
+        last = max(self.wanted, default=0)
+        if last and isinstance(output, tuple) and len(output) == 2:  # noqa: PLR2004  normed state, residual
+            self.states[f"{BOUNDARY_KEY}{last}"] = output[1]
+
+    def take(self, inner: Any) -> dict[str, torch.Tensor] | str:
+        """What this forward gave, by the tensors' names; or why not all of it is there."""
+        states, self.states = self.states, {}
+        if not self.wanted:
+            return {}
+        if not self.wanted <= {0, len(inner.layers)}:
+            return f"the target has {len(inner.layers)} layers, and {sorted(self.wanted)} are to be recorded beside"
+        missing = sorted(b for b in self.wanted if f"{BOUNDARY_KEY}{b}" not in states)
+        if missing:
+            return (
+                f"boundary {missing[0]} was not seen in this forward: it was the first one of this server, so capture"
+                " once more, or this class passes it on in another way, so leave it out of --boundaries"
+            )
+        return states
 
 
 def layer_set(inner: Any) -> dict[str, list[int]] | None:

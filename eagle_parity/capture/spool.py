@@ -22,6 +22,7 @@ A part file holds the rows of one forward, n of them, of several requests perhap
 ``request``        int64        ``[n]``, index into ``requests`` of the header
 ``slot.0`` ...     as computed  ``[n, H]`` each, in the order in which the engine concatenates them
 ``packed``         as computed  ``[n, K * H]`` instead, where the engine never has them apart
+``boundary.0``     as computed  ``[n, H]``, a boundary that was recorded beside the list, which doesn't reach it
 ``last_state``     as computed  ``[n, H]``, what the language model's head receives
 ``draft_input``    as computed  ``[n, K * H]``, what the draft's ``fc`` receives; kind ``draft``, no slots
 =================  ===========  =====================================================================
@@ -68,6 +69,9 @@ MAX_SESSIONS = 64
 """Sessions that a worker keeps counters of; the oldest goes first."""
 MAX_FAILURES = 10
 """Failures that are written down; a broken hook would add one every forward."""
+
+BOUNDARY_KEY = "boundary."
+"""Of a part's tensors that are no slots: ``boundary.0``."""
 
 TOKEN_FILE = "token"  # noqa: S105  a file's name
 _TOKEN_BYTES = 32

@@ -16,6 +16,9 @@ graphs, so it works with and without ``--enforce-eager``; switching off deletes 
 - the drafter's ``propose``: token ids and positions of the concatenation's rows.
 - the draft model's ``combine_hidden_states``: its argument is what ``fc`` gets.
 
+A server with the speculative method ``extract_hidden_states`` has no draft: the first of the three is wrapped alone,
+and what comes by is a reference. No KV connector is needed for that.
+
 Decoder layers are not hooked: under compilation such hooks never fire.
 
 It imports torch, safetensors and the standard library, and vLLM where it is called by it.
@@ -44,6 +47,8 @@ if TYPE_CHECKING:
 
 TOKEN_HEADER = "X-Eagle-Parity-Token"  # noqa: S105  a header's name
 ROUTE = "/eagle_parity/{verb}"
+EXTRACT = "extract_hidden_states"
+"""The speculative method that captures without a draft (``v1/spec_decode/extract_hidden_states.py``)."""
 PLUGIN = "eagle_parity"
 """What ``VLLM_PLUGINS`` has to name for the route."""
 
@@ -165,6 +170,11 @@ class _Recorder:
         return found
 
     @property
+    def extracts(self) -> bool:
+        """Whether the server captures without a draft."""
+        return getattr(self.worker.vllm_config.speculative_config, "method", None) == EXTRACT
+
+    @property
     def is_v1(self) -> bool:
         return hasattr(self.runner, "propose_draft_token_ids")
 
@@ -203,10 +213,15 @@ class _Recorder:
                 "layer_set": layer_set(target),
             },
         }
-        draft = self.draft_model
+        if not self.extracts:
+            facts["draft"] = self._draft_facts()
+        return facts
+
+    def _draft_facts(self) -> dict[str, Any]:
+        draft, config = self.draft_model, self.worker.vllm_config
         inside = getattr(draft, "model", draft)
         weight = getattr(getattr(inside, "fc", None), "weight", None)
-        facts["draft"] = {
+        return {
             "model_class": _class_of(draft),
             # Prepacking on CPU leaves an empty weight behind.
             "fc_weight": list(weight.shape) if weight is not None and weight.numel() else None,
@@ -214,17 +229,19 @@ class _Recorder:
             or getattr(inside, "fc_norm", None) is not None,
             "config": _config_of(config.speculative_config.draft_model_config.hf_config),
         }
-        return facts
 
     def start(self) -> dict[str, Any]:
         if not self.wrapped:
-            drafter, draft_model = self.drafter, self.draft_model
+            # Asked for before anything is wrapped: where there is no EAGLE-3 head this says so.
+            drafter, draft_model = self.drafter, None if self.extracts else self.draft_model
             if self.is_v1:
                 self._wrap(self.runner, "propose_draft_token_ids", self._around_v1_runner)
-                self._wrap(drafter, "propose", self._around_v1_drafter)
             else:
                 self._wrap(drafter, "propose", self._around_v2_speculator)
-            self._wrap(draft_model, "combine_hidden_states", self._around_combine)
+            if draft_model is not None:
+                if self.is_v1:
+                    self._wrap(drafter, "propose", self._around_v1_drafter)
+                self._wrap(draft_model, "combine_hidden_states", self._around_combine)
         return self.facts()
 
     def stop(self) -> dict[str, Any]:

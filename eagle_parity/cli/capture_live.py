@@ -17,17 +17,20 @@ from eagle_parity.cli.options import (
     FormatOption,
     QuietOption,
 )
-from eagle_parity.cli.streams import write_stdout
+from eagle_parity.cli.streams import say_on_stderr, write_stdout
 from eagle_parity.errors import UsageError
 from eagle_parity.files import write_atomically
+from eagle_parity.reporters.escaping import visible
 from eagle_parity.results import ExitStatus, FailOn
 
 if TYPE_CHECKING:
     from eagle_parity.capture.live import LiveCapture
     from eagle_parity.capture.prompts import TokenSource
+    from eagle_parity.capture.reference_launch import ReferenceLaunch
     from eagle_parity.capture.sending import Condition
     from eagle_parity.capture.servers.server import Server
     from eagle_parity.results import Result
+    from eagle_parity.wiring import Boundary
 
 _SERVER = "Server"
 _TOKENS = "Tokens"
@@ -37,6 +40,7 @@ API_KEY_ENV = "EAGLE_PARITY_API_KEY"
 NEW_TOKENS = 16
 """Generated after each sequence: enough verifications to count, few enough to cost nothing."""
 AUTO = "auto"
+ALL_BOUNDARIES = "all"
 
 ServerOption: TypeAlias = Annotated[
     str | None,
@@ -129,6 +133,25 @@ OverwriteOption: TypeAlias = Annotated[
         help="Write into a folder that isn't empty; a former capture in it is replaced, other files stay.",
     ),
 ]
+BoundariesOption: TypeAlias = Annotated[
+    str | None,
+    typer.Option(
+        "--boundaries",
+        metavar="all|LIST",
+        help="A reference without a draft: with --launch-flags, what makes the engine hand over these boundaries of"
+        " --target (all, 0-61, 3,31,59); else, check that the capture has them.",
+        rich_help_panel=_LAUNCH,
+    ),
+]
+TargetOption: TypeAlias = Annotated[
+    str | None,
+    typer.Option(
+        "--target",
+        metavar="T",
+        help="For --launch-flags --boundaries: the target, a folder, a config.json or a Hub id.",
+        rich_help_panel=_LAUNCH,
+    ),
+]
 LaunchFlagsOption: TypeAlias = Annotated[
     bool,
     typer.Option(
@@ -155,6 +178,8 @@ def capture_sglang(
     token: TokenOption = None,
     api_key: ApiKeyOption = None,
     overwrite: OverwriteOption = False,
+    boundaries: BoundariesOption = None,
+    target: TargetOption = None,
     launch_flags: LaunchFlagsOption = False,
     export_hook: Annotated[
         str | None,
@@ -190,9 +215,11 @@ def capture_sglang(
     from eagle_parity.cli.finish import finish
 
     if launch_flags or export_hook is not None:
-        return _prepare_sglang(engine, spool, export_hook)
+        return _prepare_sglang(_Launch(engine, spool, boundaries, target, export_hook))
+    _no_target(target, "sglang")
+    asked = _parse_asked(boundaries)
     if from_parts is not None:
-        result = _finish_from_parts(from_parts, output, engine, fail_on=fail_on)
+        result = _finish_from_parts(from_parts, output, engine, asked, fail_on=fail_on)
         return int(finish(result, format=format, fail_on=fail_on, quiet=quiet, color=color))
     url, folder = _required(server, output, "sglang")
     connection = SglangServer(url, api_key=api_key or os.environ.get(API_KEY_ENV), spool=spool, token=token)
@@ -203,6 +230,7 @@ def capture_sglang(
         folder,
         engine=engine,
         conditions=conditions,
+        asked=asked,
         generate=generate,
         overwrite=overwrite,
         fail_on=fail_on,
@@ -227,6 +255,8 @@ def capture_vllm(
     token: TokenOption = None,
     api_key: ApiKeyOption = None,
     overwrite: OverwriteOption = False,
+    boundaries: BoundariesOption = None,
+    target: TargetOption = None,
     launch_flags: LaunchFlagsOption = False,
     format: FormatOption = Format.TERMINAL,  # noqa: A002  the option's name
     fail_on: FailOnOption = FailOn.ERROR,
@@ -244,7 +274,9 @@ def capture_vllm(
     from eagle_parity.cli.finish import finish
 
     if launch_flags:
-        return _prepare_vllm(engine, spool)
+        return _prepare_vllm(_Launch(engine, spool, boundaries, target))
+    _no_target(target, "vllm")
+    asked = _parse_asked(boundaries)
     url, folder = _required(server, output, "vllm")
     connection = VllmServer(url, api_key=api_key or os.environ.get(API_KEY_ENV), spool=spool, token=token)
     tokens = _Tokens(replay, prompts, first_token, sequences, max_tokens)
@@ -254,6 +286,7 @@ def capture_vllm(
         folder,
         engine=engine,
         conditions=conditions,
+        asked=asked,
         generate=generate,
         overwrite=overwrite,
         fail_on=fail_on,
@@ -316,6 +349,7 @@ def _record(
     *,
     engine: str,
     conditions: str | None,
+    asked: _Asked | None,
     generate: int,
     overwrite: bool,
     fail_on: FailOn,
@@ -335,17 +369,21 @@ def _record(
             overwrite=overwrite,
             on_sequence=step,
         )
-    return conclude_live(capture, server=server.url, tokens_from=tokens.path, output=output, fail_on=fail_on)
+    return conclude_live(
+        capture, server=server.url, tokens_from=tokens.path, output=output, asked=asked, fail_on=fail_on
+    )
 
 
-def _finish_from_parts(parts: str, output: str | None, engine: str, *, fail_on: FailOn) -> Result:
+def _finish_from_parts(parts: str, output: str | None, engine: str, asked: _Asked | None, *, fail_on: FailOn) -> Result:
     from eagle_parity.capture.live import capture_from_parts
 
     if output is None:
         raise UsageError("--from-parts needs --output DIR, the same as before")
     _version_of(engine, "sglang")
     capture = capture_from_parts(parts, output, engine=None if engine == AUTO else engine)
-    return conclude_live(capture, server=capture.sent.server, tokens_from=parts, output=output, fail_on=fail_on)
+    return conclude_live(
+        capture, server=capture.sent.server, tokens_from=parts, output=output, asked=asked, fail_on=fail_on
+    )
 
 
 def _named_engine(engine: str, server: Server) -> str | None:
@@ -365,24 +403,102 @@ def _version_of(engine: str, name: str) -> str | None:
     return named.version
 
 
-def _prepare_sglang(engine: str, spool: str | None, export_hook: str | None) -> int:
+class _Asked(NamedTuple):
+    """What ``--boundaries`` asks for; None within for all of them."""
+
+    boundaries: tuple[Boundary, ...] | None
+
+
+def _parse_asked(text: str | None) -> _Asked | None:
+    from eagle_parity.wiring import parse_boundaries
+
+    if text is None:
+        return None
+    return _Asked(None if text == ALL_BOUNDARIES else parse_boundaries(text))
+
+
+def _no_target(target: str | None, engine: str) -> None:
+    if target is not None:
+        raise UsageError(f"capture {engine} --target goes with --launch-flags --boundaries: a server has its target")
+
+
+class _Launch(NamedTuple):
+    """What ``--launch-flags`` and ``--export-hook`` print is for."""
+
+    engine: str
+    spool: str | None
+    boundaries: str | None
+    target: str | None
+    export_hook: str | None = None
+
+    def reference(self, name: str) -> ReferenceLaunch | None:
+        """The launch that records a reference, where that is asked for."""
+        from eagle_parity.capture.reference_launch import reference_launch
+        from eagle_parity.engines import newest_engines, parse_engine
+        from eagle_parity.targets import read_target
+
+        asked = _parse_asked(self.boundaries)
+        if asked is None or self.target is None:
+            if asked is not None or self.target is not None:
+                raise UsageError(
+                    "--launch-flags takes --boundaries and --target together: whose layers they are counts"
+                )
+            return None
+        _version_of(self.engine, name)
+        engine = next(e for e in newest_engines() if e.engine == name)
+        if self.engine != AUTO:
+            engine = parse_engine(self.engine)
+        return reference_launch(
+            engine,
+            read_target(self.target),
+            asked.boundaries,
+            self.spool or _default_folder(),
+            exported=self.export_hook is not None,
+        )
+
+
+def _prepare_sglang(launch: _Launch) -> int:
     from eagle_parity.capture import launching
 
-    version = _version_of(engine, "sglang")
-    flags = launching.sglang_flags(version, spool or _default_folder(), exported=export_hook is not None)
-    if export_hook is not None:
-        write_atomically(export_hook, launching.exported_sglang_hook().encode())
-        write_stdout(f"# {export_hook} goes to PYTHONPATH of the server, under the name {launching.EXPORTED_NAME}\n")
+    reference = launch.reference("sglang")
+    exported = launch.export_hook is not None
+    if launch.export_hook is not None:
+        write_atomically(launch.export_hook, launching.exported_sglang_hook().encode())
+        write_stdout(
+            f"# {launch.export_hook} goes to PYTHONPATH of the server, under the name {launching.EXPORTED_NAME}\n"
+        )
+    if reference is not None:
+        return _print_reference(reference)
+    version = _version_of(launch.engine, "sglang")
+    flags = launching.sglang_flags(version, launch.spool or _default_folder(), exported=exported)
     write_stdout(launching.as_shell(flags) + "\n")
     return int(ExitStatus.PARITY)
 
 
-def _prepare_vllm(engine: str, spool: str | None) -> int:
+def _prepare_vllm(launch: _Launch) -> int:
     from eagle_parity.capture import launching
 
-    environment = launching.vllm_environment(_version_of(engine, "vllm"), spool or _default_folder())
+    reference = launch.reference("vllm")
+    if reference is not None:
+        return _print_reference(reference)
+    environment = launching.vllm_environment(_version_of(launch.engine, "vllm"), launch.spool or _default_folder())
     write_stdout(launching.as_shell([f"{name}={value}" for name, value in environment.items()]) + "\n")
     return int(ExitStatus.PARITY)
+
+
+def _print_reference(launch: ReferenceLaunch) -> int:
+    """Environment and flags, a line each, and on stderr what they record: a shell takes the first alone."""
+    from eagle_parity.capture.launching import as_shell
+    from eagle_parity.wiring import format_boundaries
+
+    lines = [[f"{name}={value}" for name, value in launch.environment.items()], launch.flags]
+    say_on_stderr(f"# records the boundaries {format_boundaries(launch.records)}, and post_norm as the last state\n")
+    if launch.missing:
+        say_on_stderr(f"# not {format_boundaries(launch.missing)}: no id gives them in this release\n")
+    for note in launch.notes:
+        say_on_stderr(f"# {visible(note)}\n")
+    write_stdout("".join(as_shell(words) + "\n" for words in lines if words))
+    return int(ExitStatus.INCONCLUSIVE if launch.missing else ExitStatus.PARITY)
 
 
 def _default_folder() -> str:
@@ -391,10 +507,19 @@ def _default_folder() -> str:
     return str(default_spool())
 
 
-def conclude_live(capture: LiveCapture, *, server: str, tokens_from: str, output: str, fail_on: FailOn) -> Result:
+def conclude_live(
+    capture: LiveCapture,
+    *,
+    server: str,
+    tokens_from: str,
+    output: str,
+    asked: _Asked | None = None,
+    fail_on: FailOn,
+) -> Result:
     """What a capture of a server says at its end."""
     import msgspec
 
+    from eagle_parity.capture.reference_launch import missing_boundaries
     from eagle_parity.results import Input, Skip, WiringSummary, conclude
 
     manifest, live = capture.manifest, capture.manifest.live
@@ -403,6 +528,9 @@ def conclude_live(capture: LiveCapture, *, server: str, tokens_from: str, output
     outcomes += [
         Skip(check=f"condition {name}", reason=reason) for name, reason in sorted(live.skipped_conditions.items())
     ]
+    lacking = None if asked is None else missing_boundaries(manifest, asked.boundaries)
+    if lacking is not None:
+        outcomes.append(Skip(check="boundaries", reason=lacking, blocks_verdict=True))
     acceptance = live.acceptance
     measurements: dict[str, Any] = {
         "output": output,

@@ -1,6 +1,6 @@
 """Which id list makes a target without a draft hand over given boundaries: a reference that the engine itself records.
 
-Both engines run such a list through the target class's own setter, as they do with a draft's, so the rules are the same:
+Both engines run such a list through the target class's own setter, as they do with a draft's: the rules are the same.
 
 - SGLang (0.5.23, ``arg_groups/validation_hook.py:694``): ``--return-aux-hidden-state-layer-ids``, which takes no id
   below 0, none of N or more and none twice.
@@ -88,8 +88,8 @@ def _best(rule: ClassRule, wanted: Sequence[int], num_layers: int, accepted: Con
     for distance in NEARBY:
         ids = [boundary + distance for boundary in wanted if boundary + distance in accepted]
         # A class that looks at the first id can be told apart by another id in front.
-        for turned in (ids, [*ids[1:], *ids[:1]]):
-            lists.append(_narrowed(rule, turned, frozenset(wanted), num_layers))
+        turns = (ids, [*ids[1:], *ids[:1]])
+        lists.extend(_narrowed(rule, turned, frozenset(wanted), num_layers) for turned in turns)
     # The first of those that give the most: an ascending list at the least distance.
     ids_of, boundaries = max(lists, key=lambda entry: len(entry[1]))
     return Extraction(

@@ -26,7 +26,7 @@ from eagle_parity.capture.servers.server import (
     token_of,
 )
 from eagle_parity.capture.spool import default_spool
-from eagle_parity.capture.vllm import TOKEN_HEADER
+from eagle_parity.capture.vllm import EXTRACT, TOKEN_HEADER
 from eagle_parity.errors import InputError, ParityError
 
 if TYPE_CHECKING:
@@ -171,7 +171,10 @@ class VllmServer:
         )
 
     def counters(self) -> Counters | None:
-        """As ``Server`` has it."""
+        """As ``Server`` has it; None where there is no draft, and what is counted is the target's own tokens."""
+        server = self.facts[0].get("server")
+        if isinstance(server, dict) and server.get("method") == EXTRACT:
+            return None
         response = self._http.get("/metrics")
         if response.status_code != 200 or _METRICS["drafts"] not in response.text:  # noqa: PLR2004  HTTP's OK
             return None

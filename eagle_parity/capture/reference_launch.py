@@ -1,0 +1,190 @@
+"""What a server is started with so that it records a reference itself: given boundaries, every rank, no draft.
+
+For targets that are too big for transformers. SGLang 0.5.23 has a mode for it; in 0.5.11 to 0.5.22 the plugin gives the
+list to the target's own setter, on a server without speculation, where nothing else reads what is captured. vLLM has
+the speculative method ``extract_hidden_states``; its KV connector isn't needed, since the hook records.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from eagle_parity.capture.launching import sglang_flags, sglang_graph_flags, vllm_environment
+from eagle_parity.capture.sglang import BESIDE_ENV, LAYER_IDS_ENV
+from eagle_parity.capture.spool import SPOOL_ENV
+from eagle_parity.capture.vllm import EXTRACT
+from eagle_parity.engines.class_rules import readable_ids
+from eagle_parity.engines.extraction import Extraction, extract
+from eagle_parity.engines.resolved import resolve_engine
+from eagle_parity.errors import UsageError
+from eagle_parity.targets import refuse_beyond
+from eagle_parity.versions import parse_version
+from eagle_parity.wiring import EMBEDDING, POST_NORM, format_boundaries
+
+if TYPE_CHECKING:
+    from collections.abc import Container, Mapping, Sequence
+
+    from eagle_parity.capture.format import Manifest
+    from eagle_parity.engines.engine import EngineName
+    from eagle_parity.targets import Target
+    from eagle_parity.wiring import Boundary
+
+FIRST_SGLANG_WITH_MODE = "0.5.23"
+"""The first release with ``--enable-return-aux-hidden-states`` (``arg_groups/validation_hook.py``)."""
+FIRST_SGLANG_WITH_PLUGINS = "0.5.11"
+"""The first release with the group ``sglang.srt.plugins``; its hook alone gets at the target before it is used."""
+
+
+@dataclass(frozen=True)
+class ReferenceLaunch:
+    """How to start a server that records a reference.
+
+    Attributes:
+        flags: of the launch.
+        environment: of the server.
+        records: the boundaries that the capture will have as slots, in their order.
+        missing: what was asked for and can't be recorded so.
+        notes: what else to know, a sentence each.
+    """
+
+    flags: tuple[str, ...]
+    environment: Mapping[str, str] = field(default_factory=dict)
+    records: tuple[int, ...] = ()
+    missing: tuple[int, ...] = ()
+    notes: tuple[str, ...] = ()
+
+
+def reference_launch(
+    name: EngineName, target: Target, wanted: Sequence[Boundary] | None, spool: str, *, exported: bool = False
+) -> ReferenceLaunch:
+    """The launch by which an engine hands over the wanted boundaries of a target.
+
+    Args:
+        name: the engine, ``sglang`` or ``vllm``, in a version of the tables.
+        target: the target.
+        wanted: boundaries; None for all. ``post_norm`` is recorded as the last state, whatever is wanted.
+        spool: where the hook writes, as the server sees it.
+        exported: whether SGLang's hook is the exported file and not the installed package.
+
+    Raises:
+        UsageError: the tables don't know the version or the class, no list gives any of them, or the release has no
+            way to capture without a draft.
+    """
+    resolved = resolve_engine(name, assume_nearest=False)
+    if resolved.version is None:
+        raise UsageError(
+            f"--engine {name}: the tables don't know this version, so which ids give which boundaries isn't known;"
+            " `eagle-parity engines` lists the versions"
+        )
+    version = resolved.version
+    refuse_beyond(wanted or (), target, option="--boundaries")
+    numbers = [b for b in wanted if isinstance(b, int)] if wanted is not None else list(range(target.num_layers + 1))
+    accepted = _accepted(name.engine, version, target, exported=exported)
+    found = extract(resolved.engine, name, version, target, numbers, accepted=accepted)
+    if not isinstance(found, Extraction):
+        raise UsageError(f"--boundaries: no reference of this target from {name}: {found.reason}")
+    notes = tuple(f"A known defect of this release: {defect}." for defect in found.defects)
+    if name.engine == "vllm":
+        return _vllm(name, target, found, vllm_environment(version, spool), notes)
+    return _sglang(version, target, found, spool, notes, exported=exported)
+
+
+def missing_boundaries(manifest: Manifest, asked: Sequence[Boundary] | None) -> str | None:
+    """What a capture lacks of the boundaries that were asked for, as a sentence; None where it has them.
+
+    Args:
+        manifest: of the capture.
+        asked: boundaries; None for all.
+    """
+    wanted = list(range(manifest.target.num_layers + 1)) if asked is None else list(asked)
+    missing: list[Boundary] = [
+        boundary
+        for boundary in dict.fromkeys(wanted)
+        if boundary not in manifest.slots and (boundary != POST_NORM or manifest.last_state != POST_NORM)
+    ]
+    if not missing:
+        return None
+    held = format_boundaries(manifest.slots)
+    if None in manifest.slots:
+        return f"which boundaries the slots {held} are isn't known: the tables have no rule for this engine and class"
+    return (
+        f"the running target hands over {held}, without {format_boundaries(missing)}; `eagle-parity capture"
+        " sglang|vllm --launch-flags --boundaries LIST --target T` says what to start the server with"
+    )
+
+
+def _accepted(engine: str, version: str, target: Target, *, exported: bool) -> Container[int]:
+    """The ids that a launch takes."""
+    if engine != "sglang":
+        return readable_ids(target.num_layers)
+    if parse_version(version) >= parse_version(FIRST_SGLANG_WITH_MODE):
+        return range(target.num_layers)
+    if parse_version(version) < parse_version(FIRST_SGLANG_WITH_PLUGINS):
+        raise UsageError(
+            f"sglang {version} captures for a draft alone and has no plugins (0.5.11 and newer) by which a list could"
+            " be given to it; record the reference with another release"
+        )
+    if exported:
+        raise UsageError(
+            f"sglang {version}: a reference needs the plugin, so the package installed beside SGLang; a hook in one"
+            f" file does from {FIRST_SGLANG_WITH_MODE} on"
+        )
+    return readable_ids(target.num_layers)
+
+
+def _sglang(
+    version: str, target: Target, found: Extraction, spool: str, notes: tuple[str, ...], *, exported: bool
+) -> ReferenceLaunch:
+    ends = {EMBEDDING, target.num_layers}
+    beside = tuple(boundary for boundary in found.missing if boundary in ends)
+    missing = tuple(boundary for boundary in found.missing if boundary not in ends)
+    front = (EMBEDDING,) if EMBEDDING in beside else ()
+    records = (*front, *found.boundaries, *(b for b in beside if b != EMBEDDING))
+    if beside:
+        notes = (
+            f"No id gives {format_boundaries(beside)}: the hook records "
+            + ("it" if len(beside) == 1 else "them")
+            + " from the first layer's input and the final norm.",
+            *notes,
+        )
+    if parse_version(version) >= parse_version(FIRST_SGLANG_WITH_MODE):
+        flags = [
+            *sglang_flags(version, spool, exported=exported, beside=beside),
+            "--enable-return-aux-hidden-states",
+            "--return-aux-hidden-state-layer-ids",
+            *(str(number) for number in found.ids),
+            # It names the convention of the ids and is reset: no head runs.
+            "--speculative-algorithm",
+            "EAGLE3",
+        ]
+        return ReferenceLaunch(tuple(flags), {}, records, missing, notes)
+    environment = {SPOOL_ENV: spool, LAYER_IDS_ENV: _joined(found.ids)}
+    if beside:
+        environment[BESIDE_ENV] = _joined(beside)
+    notes = ("Install eagle-parity beside SGLang, and start the server without any --speculative option.", *notes)
+    return ReferenceLaunch(tuple(sglang_graph_flags(version)), environment, records, missing, notes)
+
+
+def _vllm(
+    name: EngineName, target: Target, found: Extraction, environment: Mapping[str, str], notes: tuple[str, ...]
+) -> ReferenceLaunch:
+    speculative: dict[str, Any] = {
+        "method": EXTRACT,
+        "num_speculative_tokens": 1,
+        "draft_model_config": {"hf_config": {"eagle_aux_hidden_state_layer_ids": list(found.ids)}},
+    }
+    flags = ["--speculative-config", json.dumps(speculative, separators=(",", ":"))]
+    if dict(name.options).get("impl") == "transformers":
+        flags += ["--model-impl", "transformers"]
+    kept = (
+        "The method keeps all states in the KV cache, and those of a batch in a buffer:"
+        f" {len(found.ids) * target.hidden_size:,} values a token in each. --max-num-batched-tokens bounds the buffer."
+    )
+    notes = ("Install eagle-parity beside vLLM.", kept, *notes)
+    return ReferenceLaunch(tuple(flags), environment, found.boundaries, found.missing, notes)
+
+
+def _joined(numbers: Sequence[int]) -> str:
+    return ",".join(str(number) for number in numbers)
