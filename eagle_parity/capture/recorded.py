@@ -20,6 +20,7 @@ from eagle_parity.capture.format import (
     write_manifest,
 )
 from eagle_parity.capture.launching import flags_against
+from eagle_parity.capture.vllm import EXTRACT
 from eagle_parity.errors import InputError
 from eagle_parity.wiring import EMBEDDING, POST_NORM
 
@@ -101,6 +102,15 @@ class _Recording:
             for name, value in _mapping(self.facts.get("server")).items()
             if isinstance(value, bool | int | float | str)
         }
+
+    @property
+    def is_reference(self) -> bool:
+        """Whether the server says that it captures for no draft; where it says nothing, a draft is taken to be there."""
+        if self.draft or not self.settings:
+            return False
+        if self.sent.engine == "vllm":
+            return self.settings.get("method") == EXTRACT
+        return "speculative_algorithm" not in self.settings
 
     def write(self, requests: Iterable[tuple[SentRequest, int]], output: Path, *, overwrite: bool) -> Manifest:
         """One capture of these requests, each from a position on; the manifest tells which aren't whole."""
@@ -220,7 +230,7 @@ class _Recording:
             last_state=first.last_state,
             loss_mask=None if mask is None else _tensor(mask[first_position:]),
             draft_input=different,
-            draft_input_is=state,
+            draft_input_is=None if self.is_reference else state,
             ranks={name: rank.states for name, rank in whole.items()},
             first_position=first_position,
         )
