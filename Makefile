@@ -3,7 +3,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: help setup demo test lint unit docs docs-check bench check-engines clean
+.PHONY: help setup demo test lint unit docs docs-check bench check-engines live-test clean
 
 help:  ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -41,6 +41,9 @@ bench: setup  ## start-up times, as ratios to a bare typer app
 
 check-engines: setup  ## the rules against the engines' own code; one of them: ENGINE=sglang VERSION=0.5.23
 	$(BIN)/python tests/check_engines.py $(if $(ENGINE),--engine $(ENGINE)) $(if $(VERSION),--version $(VERSION))
+
+live-test: setup  ## captures from real SGLang and vLLM servers on CPU; every scenario: FULL=1; some: ONLY=sglang
+	LIVE_FULL=$(FULL) $(BIN)/pytest tests/live -p no:cacheprovider $(if $(ONLY),-k '$(ONLY)')
 
 clean:  ## remove what the targets made
 	rm -rf $(VENV) .cache

@@ -1,0 +1,1 @@
+"""Real servers and what a capture says of them: ``make live-test``."""

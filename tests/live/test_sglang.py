@@ -1,0 +1,330 @@
+"""SGLang servers, tensor-parallel over two ranks, with EAGLE-3 drafts: each class is one launch."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from eagle_parity.capture.launching import EXPORTED_NAME
+from eagle_parity.capture.spool import SPOOL_ENV
+from live.captures import draft_inputs, manifest, traffic, unequal_ranks
+from live.conftest import SGLANG
+from live.mishaps import check_chat_template, check_full_disk, check_killed
+from live.servers import STAND_INS, WORKER_PATCHES, Server, sglang_hook, sglang_server
+from live.tool import Ran, run_json
+from live.workshop import CHUNK, LENGTHS
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from live.scenarios import Scenario
+    from live.workshop import Workshop
+
+ENGINE = f"sglang@{SGLANG}"
+
+
+def nested(ids: list[int]) -> dict[str, Any]:
+    """The key that SGLang reads."""
+    return {"eagle_config": {"eagle_aux_hidden_state_layer_ids": ids, "use_aux_hidden_state": True}}
+
+
+def capture(server: Server, workshop: Workshop, output: Path, *options: str) -> dict[str, Any]:
+    """A capture's own result."""
+    tokens = [] if "--replay" in options or "--prompts" in options else ["--prompts", str(workshop.prompts())]
+    words = ["capture", "sglang", "--server", server.url, "--output", str(output), *tokens, *options]
+    return run_json(*words).result
+
+
+def compare(workshop: Workshop, family: str, trained: tuple[int, ...], live: Path, *, expected: set[int]) -> Ran:
+    """The live capture against what a trainer would have stored of these boundaries."""
+    sides = [str(workshop.trained(family, "bfloat16", trained)), str(live)]
+    reference = str(workshop.reference(family, "bfloat16"))
+    return run_json("diff-captures", *sides, "--reference", reference, expected=expected)
+
+
+def served(draft: Path, target: Path, trained: str, *, expected: set[int]) -> tuple[list[Any], list[str]]:
+    """The wiring that check-config foresees, and its errors."""
+    words = ["check-config", str(draft), "--target", str(target), "--engine", ENGINE, "--trained-boundaries", trained]
+    ran = run_json(*words, expected=expected)
+    return ran.result["wiring"]["served"][0]["boundaries"], ran.errors
+
+
+class TestSpuriousEmbedding:
+    """The founding story: ids [-1, 2, 5], a head trained on 3, 6 and 7. The hook is the exported file."""
+
+    @pytest.fixture(scope="class")
+    def draft(self, workshop: Workshop) -> Path:
+        return workshop.draft("minus-one", nested([-1, 2, 5]), dtype="bfloat16")
+
+    @pytest.fixture(scope="class")
+    def server(
+        self, sglang: Path, workshop: Workshop, draft: Path, tmp_path_factory: pytest.TempPathFactory
+    ) -> Iterator[Server]:
+        folder = tmp_path_factory.mktemp("sglang-spurious")
+        (folder / "hook").mkdir()
+        hook = sglang_hook(SGLANG, folder / "spool", exported_to=folder / "hook" / EXPORTED_NAME)
+        # The package of this name comes first and can't be imported: the exported file has to do without it.
+        (folder / "hook" / "eagle_parity").mkdir()
+        (folder / "hook" / "eagle_parity" / "__init__.py").write_text("raise ImportError('not installed')\n", "utf-8")
+        path = os.pathsep.join(str(each) for each in (folder / "hook", *STAND_INS, WORKER_PATCHES))
+        target = workshop.target("llama", "bfloat16")
+        with sglang_server(sglang, target, draft, folder, hook=hook, environment={"PYTHONPATH": path}) as server:
+            yield server
+
+    def test_spurious_embedding(
+        self, server: Server, workshop: Workshop, draft: Path, tmp_path: Path, scenario: Scenario
+    ) -> None:
+        scenario.expect("spurious-embedding in slot 0, exit 1; live wiring (0, 3, 6) as check-config foresaw")
+        shards = workshop.shards("llama", "bfloat16", (3, 6, 7))
+        recorded = capture(server, workshop, tmp_path / "live", "--replay", str(shards))
+        reference = str(workshop.reference("llama", "bfloat16"))
+        ran = run_json("diff-captures", str(shards), str(tmp_path / "live"), "--reference", reference, expected={1})
+        live = ran.result["wiring"]["live"]
+        foreseen, errors = served(draft, workshop.target("llama", "bfloat16"), "3,6,7", expected={1})
+        scenario.find(
+            f"{ran.errors}, exit 1; live {live}, layer set {recorded['measurements']['layer_set']};"
+            f" foreseen {foreseen} {errors}"
+        )
+        assert ran.errors == errors == ["spurious-embedding"]
+        assert ran.finding("spurious-embedding")["slot"] == 0
+        assert live == recorded["measurements"]["slots"] == foreseen == [0, 3, 6]
+
+    def test_exported_hook(self, server: Server, workshop: Workshop, tmp_path: Path, scenario: Scenario) -> None:
+        scenario.expect("the exported file records on both ranks where the package can't be imported")
+        recorded = capture(server, workshop, tmp_path / "live", "--sequences", "2")
+        scenario.find(f"{recorded['measurements']['sequences']} sequences of ranks {recorded['measurements']['ranks']}")
+        assert recorded["measurements"]["ranks"] == ["tp0", "tp1"]
+        assert recorded["measurements"]["sequences"] == 2
+
+
+class TestRightIds:
+    """Ids that mean what the head was trained on; a prefix cache, chunks of 64 tokens, other people's traffic."""
+
+    @pytest.fixture(scope="class")
+    def folder(self, tmp_path_factory: pytest.TempPathFactory) -> Path:
+        return tmp_path_factory.mktemp("sglang-right")
+
+    @pytest.fixture(scope="class")
+    def server(self, sglang: Path, workshop: Workshop, folder: Path) -> Iterator[Server]:
+        target, draft = (
+            workshop.target("llama", "bfloat16"),
+            workshop.draft("right", nested([2, 5, 6]), dtype="bfloat16"),
+        )
+        hook = sglang_hook(SGLANG, folder / "spool")
+        options = ["--chunked-prefill-size", str(CHUNK)]
+        with sglang_server(sglang, target, draft, folder, hook=hook, options=options) as server:
+            yield server
+
+    @pytest.fixture(scope="class")
+    def undisturbed(self, server: Server, workshop: Workshop, folder: Path) -> Path:
+        capture(server, workshop, folder / "undisturbed", "--conditions", "batch,chunk,prefix")
+        return folder / "undisturbed"
+
+    def test_parity(self, undisturbed: Path, workshop: Workshop, scenario: Scenario) -> None:
+        scenario.expect("pass, exit 0, live (3, 6, 7)")
+        ran = compare(workshop, "llama", (3, 6, 7), undisturbed, expected={0})
+        scenario.find(f"{ran.result['verdict']}, exit {ran.status}, live {ran.result['wiring']['live']}")
+        assert ran.result["verdict"] == "pass"
+        assert ran.result["wiring"]["live"] == [3, 6, 7]
+
+    def test_ranks(self, undisturbed: Path, scenario: Scenario) -> None:
+        scenario.expect("both ranks have every sequence, bit for bit the same")
+        ranks = {tuple(sequence["ranks"]) for sequence in manifest(undisturbed)["sequences"]}
+        different = unequal_ranks(undisturbed)
+        scenario.find(
+            f"{len(manifest(undisturbed)['sequences'])} sequences of {sorted(ranks)}, {len(different)} differ"
+        )
+        assert ranks == {("tp0", "tp1")}
+        assert different == []
+
+    def test_draft_input(self, undisturbed: Path, scenario: Scenario) -> None:
+        scenario.expect("what fc got is the slots side by side, bit for bit")
+        scenario.find(draft_inputs(undisturbed))
+        assert draft_inputs(undisturbed) == {"equal"}
+
+    def test_conditions(self, undisturbed: Path, workshop: Workshop, scenario: Scenario) -> None:
+        scenario.expect("batch, chunk and prefix recorded, each equal to the trained states")
+        live = manifest(undisturbed)["live"]
+        assert live["skipped_conditions"] == {}
+        assert live["conditions"] == ["batch", "chunk", "prefix"]
+        found = {}
+        for name in live["conditions"]:
+            recorded = undisturbed / "conditions" / name
+            ran = compare(workshop, "llama", (3, 6, 7), recorded, expected={0})
+            found[name] = f"{len(manifest(recorded)['sequences'])} {ran.result['verdict']}"
+        scenario.find(found)
+        chunked = sum(length > CHUNK for length in LENGTHS)
+        assert found == {"batch": f"{len(LENGTHS)} pass", "chunk": f"{chunked} pass", "prefix": f"{len(LENGTHS)} pass"}
+
+    def test_acceptance(self, undisturbed: Path, scenario: Scenario) -> None:
+        scenario.expect("drafts, drafted and accepted tokens of the capture's own requests")
+        acceptance = manifest(undisturbed)["live"]["acceptance"]
+        scenario.find(acceptance)
+        assert acceptance["drafts"] > 0
+        assert acceptance["draft_tokens"] == 3 * acceptance["drafts"]
+        assert 0 <= acceptance["accepted_tokens"] <= acceptance["draft_tokens"]
+        assert not acceptance["other_traffic"]
+
+    def test_chat_template(self, server: Server, workshop: Workshop, tmp_path: Path, scenario: Scenario) -> None:
+        check_chat_template("sglang", server, workshop.target("llama", "bfloat16"), tmp_path, scenario)
+
+    def test_under_traffic(
+        self, server: Server, workshop: Workshop, folder: Path, undisturbed: Path, tmp_path: Path, scenario: Scenario
+    ) -> None:
+        scenario.expect("every sequence complete and equal to the undisturbed capture; nobody else's rows stored")
+
+        def send(token_ids: list[int]) -> None:
+            server.post(
+                "/generate", {"input_ids": token_ids, "sampling_params": {"max_new_tokens": 8, "temperature": 0}}
+            )
+
+        with traffic(send) as sent:
+            recorded = capture(server, workshop, tmp_path / "live")["measurements"]
+        during = sent[0]
+        ran = run_json("diff-captures", str(undisturbed), str(tmp_path / "live"))
+        stored = [rank["tokens"] for rank in manifest(tmp_path / "live")["live"]["ranks"]]
+        left = sorted(path.name for path in (folder / "spool").iterdir())
+        scenario.find(
+            f"{recorded['sequences']} sequences, {ran.result['verdict']}, beside {during} other requests; rows stored"
+            f" {stored}, left in the spool {left}"
+        )
+        assert during > 0
+        assert recorded["sequences"] == len(LENGTHS)
+        assert recorded["incomplete"] == []
+        assert stored == [sum(LENGTHS)] * 2
+        assert left == ["token"]
+
+    def test_foreign_requests(self, server: Server, folder: Path, scenario: Scenario) -> None:
+        scenario.expect("requests without the token's signature leave no file")
+        for identifier in ("somebody-else", "eagle-parity.0123456789ab.0123456789abcdef01234567.0"):
+            body = {"input_ids": [1, 2, 3], "rid": identifier, "sampling_params": {"max_new_tokens": 2}}
+            server.post("/generate", body)
+        left = sorted(path.name for path in (folder / "spool").iterdir())
+        scenario.find(left)
+        assert left == ["token"]
+
+    def test_full_disk(self, server: Server, workshop: Workshop, tmp_path: Path, scenario: Scenario) -> None:
+        check_full_disk("sglang", server, workshop, tmp_path, scenario)
+
+    def test_killed(self, server: Server, workshop: Workshop, tmp_path: Path, scenario: Scenario) -> None:
+        check_killed("sglang", server, workshop, tmp_path, scenario)
+
+
+class TestDeepseek:
+    """Latent attention, whose class reads ids in its own way; the hook comes as a plugin, without a flag."""
+
+    @pytest.fixture(scope="class")
+    def spool(self, tmp_path_factory: pytest.TempPathFactory) -> Path:
+        return tmp_path_factory.mktemp("sglang-deepseek") / "spool"
+
+    @pytest.fixture(scope="class")
+    def server(self, sglang: Path, workshop: Workshop, spool: Path) -> Iterator[Server]:
+        target, draft = (
+            workshop.target("deepseek", "bfloat16"),
+            workshop.draft("deepseek", nested([2, 5, 7]), dtype="bfloat16"),
+        )
+        flags = sglang_hook(SGLANG, spool)
+        hook = flags[flags.index("--forward-hooks") + 2 :]
+        environment = {SPOOL_ENV: str(spool), "EAGLE_PARITY_TEST_MLA": "1"}
+        with sglang_server(sglang, target, draft, spool.parent, hook=hook, environment=environment) as server:
+            yield server
+
+    def test_first_id_rule(
+        self, server: Server, spool: Path, workshop: Workshop, tmp_path: Path, scenario: Scenario
+    ) -> None:
+        scenario.expect("live (2, 5, 7): this release adds one only where the first id is 1; plugin, no flag")
+        recorded = capture(server, workshop, tmp_path / "live", "--spool", str(spool))["measurements"]
+        ran = compare(workshop, "deepseek", (2, 5, 7), tmp_path / "live", expected={0})
+        draft = workshop.draft("deepseek", nested([2, 5, 7]), dtype="bfloat16")
+        foreseen, errors = served(draft, workshop.target("deepseek", "bfloat16"), "2,5,7", expected={0})
+        scenario.find(
+            f"{ran.result['verdict']}, live {ran.result['wiring']['live']}, foreseen {foreseen} {errors},"
+            f" ranks {recorded['ranks']}, {recorded['tap']}"
+        )
+        assert ran.result["wiring"]["live"] == recorded["slots"] == foreseen == [2, 5, 7]
+        assert unequal_ranks(tmp_path / "live") == []
+        assert draft_inputs(tmp_path / "live") == {"equal"}
+
+
+@pytest.mark.full
+class TestTopLevelIds:
+    """Ids where SGLang doesn't read them."""
+
+    def test_default_wiring(self, sglang: Path, workshop: Workshop, tmp_path: Path, scenario: Scenario) -> None:
+        scenario.expect("live is the default (2, 4, 5), layer-mismatch, and check-config had said so")
+        draft, target = (
+            workshop.draft("top-level", {"eagle_aux_hidden_state_layer_ids": [2, 5, 6]}, dtype="bfloat16"),
+            workshop.target("llama", "bfloat16"),
+        )
+        foreseen, errors = served(draft, target, "3,6,7", expected={1})
+        with sglang_server(sglang, target, draft, tmp_path, hook=sglang_hook(SGLANG, tmp_path / "spool")) as server:
+            recorded = capture(server, workshop, tmp_path / "live")["measurements"]
+        ran = compare(workshop, "llama", (3, 6, 7), tmp_path / "live", expected={1})
+        scenario.find(f"{ran.errors}, live {ran.result['wiring']['live']}, foreseen {foreseen} {errors}")
+        assert ran.result["wiring"]["live"] == recorded["slots"] == foreseen == [2, 4, 5]
+        assert set(ran.errors) == {"layer-mismatch"}
+
+
+@pytest.mark.full
+class TestUnsortedIds:
+    """SGLang concatenates in the order of its layers, whatever the list's."""
+
+    def test_sorted_order(self, sglang: Path, workshop: Workshop, tmp_path: Path, scenario: Scenario) -> None:
+        scenario.expect("live (3, 6, 7), slot-order against a head trained on (7, 3, 6)")
+        draft, target = (
+            workshop.draft("unsorted", nested([6, 2, 5]), dtype="bfloat16"),
+            workshop.target("llama", "bfloat16"),
+        )
+        foreseen, errors = served(draft, target, "7,3,6", expected={1})
+        with sglang_server(sglang, target, draft, tmp_path, hook=sglang_hook(SGLANG, tmp_path / "spool")) as server:
+            recorded = capture(server, workshop, tmp_path / "live")["measurements"]
+        ran = compare(workshop, "llama", (7, 3, 6), tmp_path / "live", expected={1})
+        scenario.find(f"{ran.errors}, live {ran.result['wiring']['live']}, foreseen {foreseen} {errors}")
+        assert ran.result["wiring"]["live"] == recorded["slots"] == foreseen == [3, 6, 7]
+        assert ran.errors == ["slot-order"]
+
+
+@pytest.mark.full
+class TestAttentionData:
+    """Attention-DP: each rank has requests of its own."""
+
+    def test_rank_groups(self, sglang: Path, workshop: Workshop, tmp_path: Path, scenario: Scenario) -> None:
+        scenario.expect("each sequence from its own group of ranks, no finding about ranks")
+        draft, target = (
+            workshop.draft("right", nested([2, 5, 6]), dtype="bfloat16"),
+            workshop.target("llama", "bfloat16"),
+        )
+        options = ["--enable-dp-attention", "--dp-size", "2"]
+        hook = sglang_hook(SGLANG, tmp_path / "spool")
+        with sglang_server(sglang, target, draft, tmp_path, hook=hook, options=options) as server:
+            recorded = capture(server, workshop, tmp_path / "live", "--conditions", "batch")["measurements"]
+        ran = compare(workshop, "llama", (3, 6, 7), tmp_path / "live", expected={0})
+        live = manifest(tmp_path / "live")
+        groups = {rank["group"]: rank["group_size"] for rank in live["live"]["ranks"]}
+        ranks = sorted({tuple(sequence["ranks"]) for sequence in live["sequences"]})
+        scenario.find(
+            f"{ran.result['verdict']}; groups {groups}, sequences from {ranks}; incomplete {recorded['incomplete']}"
+        )
+        assert groups == {"dp0": 1, "dp1": 1}
+        assert ran.errors == []
+        assert recorded["sequences"] == len(LENGTHS)
+
+
+@pytest.mark.full
+class TestQwen3:
+    """Another class with the same rule."""
+
+    def test_parity(self, sglang: Path, workshop: Workshop, tmp_path: Path, scenario: Scenario) -> None:
+        scenario.expect("live (3, 6, 7), pass")
+        draft, target = (
+            workshop.draft("right", nested([2, 5, 6]), dtype="bfloat16"),
+            workshop.target("qwen3", "bfloat16"),
+        )
+        with sglang_server(sglang, target, draft, tmp_path, hook=sglang_hook(SGLANG, tmp_path / "spool")) as server:
+            recorded = capture(server, workshop, tmp_path / "live")["measurements"]
+        ran = compare(workshop, "qwen3", (3, 6, 7), tmp_path / "live", expected={0})
+        scenario.find(f"{ran.result['verdict']}, live {ran.result['wiring']['live']}, {recorded['target_class']}")
+        assert ran.result["wiring"]["live"] == recorded["slots"] == [3, 6, 7]

@@ -1,0 +1,301 @@
+"""vLLM servers, tensor-parallel over two ranks, with EAGLE-3 drafts: each class is one launch."""
+
+from __future__ import annotations
+
+import shutil
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import httpx
+import pytest
+
+from eagle_parity.capture.servers.vllm import VllmServer
+from live.captures import draft_inputs, manifest, traffic, unequal_ranks
+from live.conftest import VLLM
+from live.mishaps import check_chat_template, check_full_disk, check_killed
+from live.servers import Server, vllm_hook, vllm_server
+from live.tool import Ran, run_json
+from live.workshop import CHUNK, LENGTHS
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from live.scenarios import Scenario
+    from live.workshop import Workshop
+
+DTYPE = "float32"
+"""vLLM computes in fp32 as well, where a difference of a millionth shows."""
+TEST_PLUGIN = "eagle_parity_test"
+FIRST_DIVERGED = 10
+"""As the worker's patch has it."""
+
+
+def top_level(ids: list[int]) -> dict[str, Any]:
+    """The key that vLLM reads first."""
+    return {"eagle_aux_hidden_state_layer_ids": ids}
+
+
+def launch(
+    python: Path,
+    workshop: Workshop,
+    draft: Path,
+    folder: Path,
+    *options: str,
+    environment: dict[str, str] | None = None,
+) -> Server:
+    """A server of the Llama target, with the environment that the tool prints."""
+    hook = vllm_hook(VLLM, folder / "spool")
+    # The printed value names the plugin alone; the tests' own is beside it.
+    hook["VLLM_PLUGINS"] += f",{TEST_PLUGIN}"
+    target = workshop.target("llama", DTYPE)
+    return vllm_server(python, target, draft, folder, hook=hook, options=options, environment=environment, dtype=DTYPE)
+
+
+def capture(server: Server, workshop: Workshop, output: Path, *options: str) -> dict[str, Any]:
+    """A capture's own result."""
+    words = ["capture", "vllm", "--server", server.url, "--output", str(output), "--prompts", str(workshop.prompts())]
+    return run_json(*words, "--spool", str(server.folder / "spool"), *options).result
+
+
+def compare(workshop: Workshop, trained: tuple[int, ...], live: Path, *, expected: set[int]) -> Ran:
+    """The live capture against what a trainer would have stored of these boundaries."""
+    sides = [str(workshop.trained("llama", DTYPE, trained)), str(live)]
+    return run_json("diff-captures", *sides, "--reference", str(workshop.reference("llama", DTYPE)), expected=expected)
+
+
+def served(
+    workshop: Workshop, draft: Path, trained: str, *, implementation: str = "native", expected: set[int]
+) -> tuple[list[Any], list[str]]:
+    """The wiring that check-config foresees for the runner that a CPU has, and its errors."""
+    engine = f"vllm@{VLLM}:runner=v1,impl={implementation}"
+    words = ["check-config", str(draft), "--target", str(workshop.target("llama", DTYPE)), "--engine", engine]
+    ran = run_json(*words, "--trained-boundaries", trained, expected=expected)
+    return ran.result["wiring"]["served"][0]["boundaries"], ran.errors
+
+
+def on_every_rank(server: Server, method: str, **arguments: Any) -> list[Any]:
+    """A method of the tests' patch, by vLLM's own way in development mode."""
+    body = {"method": f"eagle_parity_test_{method}", "kwargs": arguments, "timeout": 120}
+    answers: list[Any] = server.post("/collective_rpc", body)["results"]
+    return answers
+
+
+@contextmanager
+def fault(server: Server, name: str) -> Iterator[None]:
+    """A fault inside the workers for as long as the block lasts."""
+    on_every_rank(server, "fault", fault=name)
+    try:
+        yield
+    finally:
+        on_every_rank(server, "fault", fault="")
+
+
+class TestRightIds:
+    """Ids that mean what the head was trained on, eager; chunks of 64 tokens, a prefix cache, and faults on demand."""
+
+    @pytest.fixture(scope="class")
+    def folder(self, tmp_path_factory: pytest.TempPathFactory) -> Path:
+        return tmp_path_factory.mktemp("vllm-right")
+
+    @pytest.fixture(scope="class")
+    def server(self, vllm: Path, workshop: Workshop, folder: Path) -> Iterator[Server]:
+        draft = workshop.draft("right", top_level([3, 6, 7]), dtype=DTYPE)
+        options = ["--enforce-eager", "--max-num-batched-tokens", str(CHUNK)]
+        with launch(vllm, workshop, draft, folder, *options, environment={"VLLM_SERVER_DEV_MODE": "1"}) as server:
+            yield server
+
+    @pytest.fixture(scope="class")
+    def undisturbed(self, server: Server, workshop: Workshop, folder: Path) -> Path:
+        capture(server, workshop, folder / "undisturbed", "--conditions", "batch,chunk,prefix")
+        return folder / "undisturbed"
+
+    def test_switched_off(self, server: Server, folder: Path, scenario: Scenario) -> None:
+        scenario.expect("nothing is wrapped before, three methods while recording, nothing after")
+        connection = VllmServer(server.url, spool=str(folder / "spool"))
+        before = on_every_rank(server, "wrapped")
+        with connection.recording():
+            during = on_every_rank(server, "wrapped")
+        after = on_every_rank(server, "wrapped")
+        scenario.find(f"{before} - {during} - {after}")
+        assert before == after == [[], []]
+        wrapped = {"runner.propose_draft_token_ids", "drafter.propose", "draft.combine_hidden_states"}
+        assert [set(names) for names in during] == [wrapped] * 2
+
+    def test_token(self, server: Server, scenario: Scenario) -> None:
+        scenario.expect("the route is closed to requests without the spool's token")
+        answer = httpx.post(f"{server.url}/eagle_parity/info", json={}, trust_env=False)
+        scenario.find(answer.status_code)
+        assert answer.status_code == httpx.codes.FORBIDDEN
+
+    def test_parity(self, undisturbed: Path, workshop: Workshop, scenario: Scenario) -> None:
+        scenario.expect("pass, exit 0, live (3, 6, 7) as check-config foresaw")
+        ran = compare(workshop, (3, 6, 7), undisturbed, expected={0})
+        draft = workshop.draft("right", top_level([3, 6, 7]), dtype=DTYPE)
+        foreseen, errors = served(workshop, draft, "3,6,7", expected={0})
+        scenario.find(f"{ran.result['verdict']}, live {ran.result['wiring']['live']}, foreseen {foreseen} {errors}")
+        assert ran.result["verdict"] == "pass"
+        assert ran.result["wiring"]["live"] == foreseen == [3, 6, 7]
+
+    def test_ranks(self, undisturbed: Path, scenario: Scenario) -> None:
+        scenario.expect("both ranks have every sequence, bit for bit the same; what fc got is the slots side by side")
+        ranks = {tuple(sequence["ranks"]) for sequence in manifest(undisturbed)["sequences"]}
+        different = unequal_ranks(undisturbed)
+        scenario.find(f"{sorted(ranks)}, {len(different)} differ, draft input {draft_inputs(undisturbed)}")
+        assert ranks == {("tp0", "tp1")}
+        assert different == []
+        assert draft_inputs(undisturbed) == {"equal"}
+
+    def test_conditions(self, undisturbed: Path, workshop: Workshop, scenario: Scenario) -> None:
+        scenario.expect("batch, chunk and prefix recorded or said why not, each equal to the trained states")
+        live = manifest(undisturbed)["live"]
+        found = {}
+        for name in live["conditions"]:
+            recorded = undisturbed / "conditions" / name
+            ran = compare(workshop, (3, 6, 7), recorded, expected={0})
+            found[name] = f"{len(manifest(recorded)['sequences'])} {ran.result['verdict']}"
+        scenario.find({**found, **live["skipped_conditions"]})
+        assert set(found) == {"batch", "chunk", "prefix"}
+        assert all(verdict.endswith("pass") for verdict in found.values())
+
+    def test_acceptance(self, undisturbed: Path, scenario: Scenario) -> None:
+        scenario.expect("the server's own counts around the capture")
+        acceptance = manifest(undisturbed)["live"]["acceptance"]
+        scenario.find(acceptance)
+        assert acceptance["drafts"] > 0
+        assert acceptance["draft_tokens"] == 3 * acceptance["drafts"]
+
+    def test_chat_template(self, server: Server, workshop: Workshop, tmp_path: Path, scenario: Scenario) -> None:
+        check_chat_template("vllm", server, workshop.target("llama", DTYPE), tmp_path, scenario)
+
+    def test_under_traffic(
+        self, server: Server, workshop: Workshop, folder: Path, undisturbed: Path, tmp_path: Path, scenario: Scenario
+    ) -> None:
+        scenario.expect("every sequence complete and equal to the undisturbed capture; nobody else's rows stored")
+
+        def send(token_ids: list[int]) -> None:
+            server.post("/v1/completions", {"model": "target", "prompt": token_ids, "max_tokens": 8, "temperature": 0})
+
+        with traffic(send) as sent:
+            recorded = capture(server, workshop, tmp_path / "live")["measurements"]
+        during = sent[0]
+        ran = run_json("diff-captures", str(undisturbed), str(tmp_path / "live"))
+        stored = [rank["tokens"] for rank in manifest(tmp_path / "live")["live"]["ranks"]]
+        left = sorted(path.name for path in (folder / "spool").iterdir())
+        scenario.find(
+            f"{recorded['sequences']} sequences, {ran.result['verdict']}, beside {during} other requests; rows stored"
+            f" {stored}, left in the spool {left}"
+        )
+        assert during > 0
+        assert recorded["sequences"] == len(LENGTHS)
+        assert recorded["incomplete"] == []
+        assert stored == [sum(LENGTHS)] * 2
+        assert left == ["token"]
+
+    def test_partial_sums(self, server: Server, workshop: Workshop, tmp_path: Path, scenario: Scenario) -> None:
+        scenario.expect("a tap before the all-reduce of the MLP: rank-partial")
+        with fault(server, "partial"):
+            capture(server, workshop, tmp_path / "live")
+        ran = compare(workshop, (3, 6, 7), tmp_path / "live", expected={1})
+        scenario.find(ran.errors)
+        assert ran.errors == ["rank-partial"]
+
+    def test_sharded(self, server: Server, workshop: Workshop, tmp_path: Path, scenario: Scenario) -> None:
+        scenario.expect("each rank holds half of the hidden dimension: rank-sharded")
+        with fault(server, "sharded"):
+            capture(server, workshop, tmp_path / "live")
+        ran = compare(workshop, (3, 6, 7), tmp_path / "live", expected={1})
+        scenario.find(ran.errors)
+        assert ran.errors == ["rank-sharded"]
+
+    def test_diverged(self, server: Server, workshop: Workshop, tmp_path: Path, scenario: Scenario) -> None:
+        scenario.expect(f"rank-divergence from position {FIRST_DIVERGED} on (a patch makes it)")
+        with fault(server, "diverged"):
+            capture(server, workshop, tmp_path / "live")
+        ran = compare(workshop, (3, 6, 7), tmp_path / "live", expected={1})
+        found = ran.finding("rank-divergence") if "rank-divergence" in ran.errors else {}
+        scenario.find(f"{ran.errors}: {found.get('message')}")
+        assert ran.errors == ["rank-divergence"]
+        assert str(FIRST_DIVERGED) in found["message"]
+
+    def test_sampling(self, scenario: Scenario) -> None:
+        scenario.expect("at temperature 0.6 the ranks sample different tokens: rank-divergence")
+        pytest.skip(
+            "capture sends its requests greedily and records the prompts' rows: what ranks sample differently comes"
+            " behind them"
+        )
+
+    def test_full_disk(self, server: Server, workshop: Workshop, tmp_path: Path, scenario: Scenario) -> None:
+        check_full_disk("vllm", server, workshop, tmp_path, scenario)
+
+    def test_killed(self, server: Server, workshop: Workshop, tmp_path: Path, scenario: Scenario) -> None:
+        check_killed("vllm", server, workshop, tmp_path, scenario)
+
+
+class TestUnsortedIds:
+    """Native classes concatenate in the order of their layers; compiled, where there is a compiler."""
+
+    def test_native_order(self, vllm: Path, workshop: Workshop, tmp_path: Path, scenario: Scenario) -> None:
+        eager = shutil.which("g++") is None
+        mode = "eager, there is no g++" if eager else "compiled"
+        scenario.expect(f"live (3, 6, 7), slot-order against a head trained on (7, 3, 6); {mode}")
+        draft = workshop.draft("unsorted", top_level([7, 3, 6]), dtype=DTYPE)
+        foreseen, errors = served(workshop, draft, "7,3,6", expected={1})
+        with launch(vllm, workshop, draft, tmp_path, *(["--enforce-eager"] if eager else [])) as server:
+            recorded = capture(server, workshop, tmp_path / "live")["measurements"]
+        ran = compare(workshop, (7, 3, 6), tmp_path / "live", expected={1})
+        settings = manifest(tmp_path / "live")["live"]["settings"]
+        scenario.find(
+            f"{ran.errors}, live {ran.result['wiring']['live']}, foreseen {foreseen} {errors}; enforce_eager"
+            f" {settings['enforce_eager']}"
+        )
+        assert ran.result["wiring"]["live"] == recorded["slots"] == foreseen == [3, 6, 7]
+        assert ran.errors == ["slot-order"]
+        assert settings["enforce_eager"] is eager
+
+    def test_transformers_order(self, vllm: Path, workshop: Workshop, tmp_path: Path, scenario: Scenario) -> None:
+        scenario.expect("--model-impl transformers keeps the list's order: live (7, 3, 6), pass")
+        draft = workshop.draft("unsorted", top_level([7, 3, 6]), dtype=DTYPE)
+        foreseen, errors = served(workshop, draft, "7,3,6", implementation="transformers", expected={0})
+        options = ["--enforce-eager", "--model-impl", "transformers"]
+        with launch(vllm, workshop, draft, tmp_path, *options) as server:
+            recorded = capture(server, workshop, tmp_path / "live")["measurements"]
+        ran = compare(workshop, (7, 3, 6), tmp_path / "live", expected={0})
+        scenario.find(f"{ran.result['verdict']}, live {ran.result['wiring']['live']}, foreseen {foreseen} {errors}")
+        assert ran.result["wiring"]["live"] == recorded["slots"] == foreseen == [7, 3, 6]
+
+
+@pytest.mark.full
+class TestOtherIds:
+    """Ids as other engines and trainers write them, against a head trained on (3, 6, 7)."""
+
+    @pytest.mark.parametrize(
+        ("name", "settings", "wiring", "errors"),
+        [
+            ("off-by-one", {"eagle_aux_hidden_state_layer_ids": [2, 5, 6]}, [2, 5, 6], {"layer-mismatch"}),
+            ("nested", {"eagle_config": {"eagle_aux_hidden_state_layer_ids": [3, 6, 7]}}, [3, 6, 7], set()),
+            ("absent", {}, [2, 4, 5], {"layer-mismatch"}),
+        ],
+        ids=["off-by-one", "nested", "absent"],
+    )
+    def test_wiring(
+        self,
+        vllm: Path,
+        workshop: Workshop,
+        tmp_path: Path,
+        scenario: Scenario,
+        name: str,
+        settings: dict[str, Any],
+        wiring: list[int],
+        errors: set[str],
+    ) -> None:
+        scenario.expect(f"live {wiring}, {', '.join(errors) or 'pass'}")
+        draft = workshop.draft(name, settings, dtype=DTYPE)
+        status = {1} if errors else {0}
+        foreseen, foretold = served(workshop, draft, "3,6,7", expected=status)
+        with launch(vllm, workshop, draft, tmp_path, "--enforce-eager") as server:
+            recorded = capture(server, workshop, tmp_path / "live")["measurements"]
+        ran = compare(workshop, (3, 6, 7), tmp_path / "live", expected=status)
+        scenario.find(f"{ran.errors}, live {ran.result['wiring']['live']}, foreseen {foreseen} {foretold}")
+        assert ran.result["wiring"]["live"] == recorded["slots"] == foreseen == wiring
+        assert set(ran.errors) == errors
