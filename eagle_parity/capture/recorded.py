@@ -105,12 +105,13 @@ class _Recording:
 
     @property
     def is_reference(self) -> bool:
-        """Whether the server says that it captures for no draft; where it says nothing, a draft is taken to be there."""
+        """Whether the server says that it captures for no draft; where it says nothing, there is taken to be one."""
         if self.draft or not self.settings:
             return False
         if self.sent.engine == "vllm":
             return self.settings.get("method") == EXTRACT
-        return "speculative_algorithm" not in self.settings
+        # The mode without a draft keeps the name of the algorithm, by which its ids are read.
+        return "speculative_draft_model_path" not in self.settings
 
     def write(self, requests: Iterable[tuple[SentRequest, int]], output: Path, *, overwrite: bool) -> Manifest:
         """One capture of these requests, each from a position on; the manifest tells which aren't whole."""
