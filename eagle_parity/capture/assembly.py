@@ -244,6 +244,14 @@ class SessionParts:
             self._parts[rank, kind, number].append(part)
 
 
+def is_spooled_name(name: object, rank: str) -> bool:
+    """Whether a file of a session's folder may be called so by a rank: a plain name of the spool's own making."""
+    if not isinstance(name, str):
+        return False
+    match = _PART.fullmatch(name) or _RANK_FILE.fullmatch(name)
+    return match is not None and match["rank"] == rank
+
+
 def draft_input_state(assembled: AssembledRank, *, normed: bool) -> Literal["equal", "differs", "normed", "absent"]:
     """Whether what the head's ``fc`` got is the slots side by side, bit for bit.
 

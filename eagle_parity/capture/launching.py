@@ -19,11 +19,13 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 FIRST_SGLANG = "0.5.10"
-"""The first release whose forward batches carry request ids (``model_executor/forward_batch_info.py``)."""
+"""The first release whose forward batches carry request ids (``model_executor/forward_batch_info.py``, ``rids``); the
+flag itself is older."""
 _FIRST_WITH_BACKEND_FLAGS = "0.5.14"
 """From here on ``--cuda-graph-backend-prefill``; before it ``--disable-piecewise-cuda-graph`` (``server_args.py``)."""
-FIRST_VLLM_WITH_ROUTE = "0.32.0"
-"""The first release in the tables with ``vllm.endpoint_plugins``; before it the hook is reached in development mode."""
+FIRST_VLLM_WITH_ROUTE = "0.26.0"
+"""The first release with ``vllm.endpoint_plugins`` (``plugins/endpoint_plugins``); before it the hook is reached in
+development mode."""
 
 _AGAINST: dict[str, dict[str, str]] = {
     "sglang": {"prefix": "--disable-radix-cache", "chunk": "--chunked-prefill-size 64"},

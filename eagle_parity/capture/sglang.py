@@ -2,18 +2,33 @@
 
 Two ways in, none of which changes SGLang:
 
-- ``--forward-hooks``, with ``factory`` as the hook factory (SGLang 0.5.10 and newer). ``eagle-parity capture sglang
-  --launch-flags`` prints the flag.
+- ``--forward-hooks``, with ``factory`` as the hook factory. ``eagle-parity capture sglang --launch-flags`` prints the
+  flag. Releases before 0.5.10 have the flag too, but their forward batches carry no request ids.
 - the plugin group ``sglang.srt.plugins``, with ``register`` (SGLang 0.5.11 and newer): the package is installed beside
   SGLang and ``EAGLE_PARITY_SPOOL`` names a folder; no flag.
 
-Why these modules are hooked, from SGLang's own code (0.5.10 to 0.5.23):
+Why these modules are hooked, from SGLang's own code (every release from 0.5.10 to 0.5.23):
 
-- ``logits_processor``: every class that can serve EAGLE-3 hands it ``(input_ids, hidden_states, lm_head, forward_batch,
-  aux_hidden_states)`` by position; the auxiliary states are complete there, after every deferred all-reduce. What a
-  decoder layer returns is a partial sum of one rank (``layers/layer_boundary``, 0.5.21 and newer): none is hooked.
-- ``model``: holds ``layers_to_capture`` or the layers' flags, which is what the engine really captures.
-- ``model.fc`` of the draft: its argument is the concatenation itself.
+- ``logits_processor``: every class with a setter for EAGLE-3, or the language model inside it, hands it ``(input_ids,
+  hidden_states, lm_head, forward_batch, aux_hidden_states)`` by position; the auxiliary states are complete there,
+  after every deferred all-reduce, as a list or as one tensor (``layers/aux_hidden_states.py``). What a decoder layer
+  returns is a partial sum of one rank (``layers/layer_boundary``, 0.5.21 and newer): none is hooked.
+- ``model``: holds ``layers_to_capture`` or the layers' flags, which is what the engine really captures. Gemma 4 has
+  it as ``language_model`` (``models/gemma4_mm.py``).
+- ``model.fc`` of the draft: its argument is the concatenation itself. Which module that is the draft's ``model`` says;
+  it holds ``layers``, or ``midlayer`` (``models/llama_eagle3.py`` in 0.5.10 and 0.5.11, ``models/kimi_k25_eagle3.py``).
+
+What moved between releases, and is read in each of its ways (the rank's record has under ``variants`` which it was):
+
+- token ids: a wrapper's language model is called without any (``managers/mm_utils.py``, ``input_ids=None``: Kimi's
+  and other multimodal targets), then they are the forward batch's.
+- ranks and sizes: ``runtime_context.get_parallel()`` from 0.5.14, before it ``distributed.parallel_state`` with
+  ``layers.dp_attention``; the replica of ``--dp-size`` is there from 0.5.21, before it in the process' title alone
+  (``managers/scheduler.py``, ``sglang::scheduler_DP0_TP1``).
+- options: ``runtime_context.get_server_args()`` from 0.5.15, before it ``server_args.get_global_server_args()``, which
+  raises from 0.5.20.
+- lengths: under data-parallel attention a batch is padded with dummy requests behind its own (0.5.13 and newer,
+  ``_pad_inputs_to_size``); ``rids`` isn't.
 
 On a server without a draft that captures by a list of ids (0.5.23: ``--enable-return-aux-hidden-states``; before it
 ``EAGLE_PARITY_LAYER_IDS`` with the plugin, which calls the target's own setter before graphs are captured) the same
@@ -34,9 +49,19 @@ import inspect
 import itertools
 import json
 import os
+import re
 from typing import TYPE_CHECKING, Any
 
-from eagle_parity.capture.spool import BOUNDARY_KEY, DEFAULT_MAX_TOKENS, MAX_TOKENS_ENV, SPOOL_ENV, Spool, logger
+from eagle_parity.capture.spool import (
+    BOUNDARY_KEY,
+    DEFAULT_MAX_TOKENS,
+    MAX_TOKENS_ENV,
+    REQUEST_PREFIX,
+    SPOOL_ENV,
+    Spool,
+    logger,
+    make_spool,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -50,10 +75,15 @@ TARGET_MODULES = (
     "logits_processor",
     "model",
     "model.fc",
+    "language_model",
     "language_model.logits_processor",
     "language_model.model",
 )
 """Names, as ``--forward-hooks`` matches them; ``language_model.`` is where Kimi's and other wrappers keep them."""
+
+_OWNER = "_eagle_parity_tap"
+"""Of a hooked module: a server with the flag and the plugin has two hooks on each, and one of them counts."""
+_REPLICA = re.compile(r"_DP(\d+)")
 
 FINAL_NORMS = ("model.norm", "language_model.model.norm")
 """Hooked as well where boundaries are recorded beside the list."""
@@ -82,14 +112,19 @@ def factory(config: Mapping[str, Any] | None = None) -> Callable[..., None]:
     Args:
         config: ``{"spool": folder, "max_tokens": rows, "beside": [0, N]}``, as the launch flag has it.
     """
-    config = config or {}
-    folder = str(config.get("spool") or os.environ.get(SPOOL_ENV, ""))
-    limit = config.get("max_tokens") or os.environ.get(MAX_TOKENS_ENV) or DEFAULT_MAX_TOKENS
-    if not folder:
-        logger.warning("eagle-parity: no spool folder in the hook's config; nothing will be captured")
+    try:
+        config = config or {}
+        folder = str(config.get("spool") or os.environ.get(SPOOL_ENV, ""))
+        limit = int(config.get("max_tokens") or os.environ.get(MAX_TOKENS_ENV) or DEFAULT_MAX_TOKENS)
+        beside = config.get("beside") or _numbers(os.environ.get(BESIDE_ENV, ""))
+        if not folder:
+            logger.warning("eagle-parity: no spool folder in the hook's config; nothing will be captured")
+            return _do_nothing
+        make_spool(folder)  # whoever captures needs the token before the first request of theirs
+        return _Tap(folder, limit, beside).on_forward
+    except Exception as error:  # noqa: BLE001  nothing may reach the engine
+        logger.warning("eagle-parity: nothing will be captured: %s: %s", type(error).__name__, error)
         return _do_nothing
-    beside = config.get("beside") or _numbers(os.environ.get(BESIDE_ENV, ""))
-    return _Tap(folder, int(limit), beside).on_forward
 
 
 def register() -> None:
@@ -155,7 +190,7 @@ class _Tap:
 
     def on_forward(self, module: nn.Module, args: tuple[Any, ...], output: object) -> None:
         """Called by torch after each hooked module's forward."""
-        if self.broken:
+        if self.broken or module.__dict__.setdefault(_OWNER, self) is not self:
             return
         marks: list[Mark | None] = []
         try:
@@ -163,23 +198,32 @@ class _Tap:
             if name.endswith("LogitsProcessor"):
                 self._on_logits(args, marks)
                 self.fc_input = None
-            elif hasattr(module, "layers"):
+                self.beside.states = {}
+            elif hasattr(module, "layers") or hasattr(module, "fc"):
                 self.inner = module
-                self.beside.watch(module, lambda request_ids: bool(self._spool().marks(request_ids)))
+                self._keep_fc(module)
+                self.beside.watch(module)
             elif "Norm" in name:
                 self.beside.on_final_norm(output)
-            else:
+            elif not hasattr(module, "model"):  # a wrapper's language model has one
                 # fc runs before the draft's logits processor, which knows whose rows these are.
                 self.fc, self.fc_input = module, args[0] if args else None
         except Exception as error:  # noqa: BLE001  nothing may reach the engine
             self._fail(marks, error)
 
+    def _keep_fc(self, inner: Any) -> None:
+        """Of what ran before it, the draft's model says which was its ``fc``."""
+        if getattr(inner, "fc", None) is not self.fc:
+            self.fc, self.fc_input = None, None
+
     def _on_logits(self, args: tuple[Any, ...], marks: list[Mark | None]) -> None:
         batch: Any = args[_FORWARD_BATCH] if len(args) > _FORWARD_BATCH else None
+        if batch is not None and not hasattr(batch, "rids"):
+            self._give_up(f"this release's {type(batch).__name__} has no rids, so rows can't be told apart")
         request_ids = getattr(batch, "rids", None)
-        if not request_ids:
+        if not request_ids or not _has_ours(request_ids):
             return
-        spool = self._spool()
+        spool = self._spool(request_ids)
         marks.extend(spool.marks(request_ids))
         sessions = {mark.session for mark in marks if mark is not None}
         is_draft = self.fc is not None or hasattr(self.inner, "fc")  # a head of one slot skips its fc
@@ -187,21 +231,30 @@ class _Tap:
             if not spool.described(session, "draft" if is_draft else "target"):
                 spool.describe(session, self._facts(args, is_draft=is_draft))
         mode = getattr(batch.forward_mode, "name", str(batch.forward_mode))
-        lengths = batch.extend_seq_lens_cpu
+        lengths = _attribute(batch, "extend_seq_lens_cpu")
         if mode not in _PREFILL_MODES or lengths is None:
             for session in sessions:
                 spool.count(session, f"rows of {mode}", int(args[_HIDDEN].shape[0]))
         elif sessions:
-            ends = list(itertools.accumulate(int(length) for length in lengths))
-            spans = [slice(start, end) for start, end in itertools.pairwise([0, *ends])]
-            for session in sessions:
-                spool.count(session, "padding rows", max(0, int(args[_INPUT_IDS].shape[0]) - ends[-1]))
-            ids = {"token_ids": args[_INPUT_IDS], "positions": batch.positions}
-            states = self._draft_input() if is_draft else self._target_states(args)
-            if isinstance(states, str):
-                spool.fail(marks, states)
-            elif states:
-                spool.write("draft" if is_draft else "aux", {**ids, **states}, marks, spans, mode=mode)
+            self._write(args, marks, lengths, mode, is_draft=is_draft)
+
+    def _write(
+        self, args: tuple[Any, ...], marks: Sequence[Mark | None], lengths: Sequence[int], mode: str, *, is_draft: bool
+    ) -> None:
+        spool, batch = self._spool(), args[_FORWARD_BATCH]
+        if len(lengths) < len(marks):
+            raise _UnknownReleaseError(f"{len(lengths)} lengths of {len(marks)} requests")
+        ends = list(itertools.accumulate(int(length) for length in lengths[: len(marks)]))
+        spans = [slice(start, end) for start, end in itertools.pairwise([0, *ends])]
+        token_ids, _ = _token_ids(args)
+        for session in {mark.session for mark in marks if mark is not None}:
+            spool.count(session, "padding rows", max(0, int(token_ids.shape[0]) - ends[-1]))
+        ids = {"token_ids": token_ids, "positions": _attribute(batch, "positions")}
+        states = self._draft_input() if is_draft else self._target_states(args)
+        if isinstance(states, str):
+            spool.fail(marks, states)
+        elif states:
+            spool.write("draft" if is_draft else "aux", {**ids, **states}, marks, spans, mode=mode)
 
     def _target_states(self, args: tuple[Any, ...]) -> dict[str, torch.Tensor] | str:
         """The auxiliary states, what is recorded beside them, and the last one; or why they aren't there."""
@@ -234,9 +287,20 @@ class _Tap:
             self.broken = True
             logger.exception("eagle-parity: the capture hook failed; the server goes on without it")
 
-    def _spool(self) -> Spool:
+    def _give_up(self, reason: str) -> None:
+        self.broken = True
+        logger.warning("eagle-parity: nothing is captured: %s", reason)
+
+    def _spool(self, request_ids: Sequence[object] = ()) -> Spool:
         if self.folder not in _spools:
-            _spools[self.folder] = Spool(self.folder, rank_name(parallel_facts()), max_tokens=self.max_tokens)
+            try:
+                rank = rank_name(parallel_facts())
+            except Exception as error:
+                # Without a rank's name nothing is recorded, but that can be told to whoever asked.
+                nameless = Spool(self.folder, f"pid{os.getpid()}", max_tokens=0)
+                nameless.fail(nameless.marks(request_ids), error)
+                raise
+            _spools[self.folder] = Spool(self.folder, rank, max_tokens=self.max_tokens)
         return _spools[self.folder]
 
     def _facts(self, args: tuple[Any, ...], *, is_draft: bool) -> dict[str, Any]:
@@ -254,10 +318,12 @@ class _Tap:
                 }
             }
         aux = args[_AUX] if len(args) > _AUX else None
+        server, server_from = _server_facts()
         return {
             "engine": {"name": "sglang", "version": _version("sglang")},
             "parallel": parallel_facts(),
-            "server": _server_facts(),
+            "server": server,
+            "variants": {"token_ids": _token_ids(args)[1], "parallel": _parallel_context()[1], "server": server_from},
             "tap": "logits_processor arguments: "
             + ("none" if aux is None else "one packed tensor" if hasattr(aux, "shape") else "a list of states")
             + self.beside.told,
@@ -290,7 +356,7 @@ class _Beside:
         places = {0: "boundary 0 from the first layer's input"}
         return "".join(f", {places.get(b, f'boundary {b} from the final norm')}" for b in sorted(self.wanted))
 
-    def watch(self, inner: Any, ours: Callable[[Sequence[object]], bool]) -> None:
+    def watch(self, inner: Any) -> None:
         """Hooks the first layer's input, once. Until a forward is through, the layers are not known."""
         if self._watched or 0 not in self.wanted:
             return
@@ -300,7 +366,7 @@ class _Beside:
         def before_first_layer(_module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
             try:
                 given = parameters.bind_partial(*args, **kwargs).arguments
-                if ours(getattr(given.get("forward_batch"), "rids", None) or ()):
+                if _has_ours(getattr(given.get("forward_batch"), "rids", None)):
                     # The layer's norms write into this very tensor.
                     self.states[f"{BOUNDARY_KEY}0"] = given["hidden_states"].detach().clone()
             except Exception:  # noqa: BLE001  nothing may reach the engine; what is missing is told with the forward
@@ -345,24 +411,59 @@ def layer_set(inner: Any) -> dict[str, list[int]] | None:
     return found or None
 
 
+def _has_ours(request_ids: Sequence[object] | None) -> bool:
+    """Whether one of them looks like ours; the spool says whether it is."""
+    return any(isinstance(one, str) and REQUEST_PREFIX in one for one in request_ids or ())
+
+
+class _UnknownReleaseError(RuntimeError):
+    """This release does something else than the releases that the hook was read from."""
+
+
+def _attribute(batch: Any, name: str) -> Any:
+    if not hasattr(batch, name):
+        raise _UnknownReleaseError(f"{type(batch).__name__} has no {name}; the hook knows SGLang 0.5.10 to 0.5.23")
+    return getattr(batch, name)
+
+
+def _token_ids(args: tuple[Any, ...]) -> tuple[Any, str]:
+    """The token ids of a forward, and where they were found."""
+    if args[_INPUT_IDS] is not None:
+        return args[_INPUT_IDS], "argument"
+    return _attribute(args[_FORWARD_BATCH], "input_ids"), "forward_batch.input_ids"
+
+
+_CONTEXT = "sglang.srt.runtime_context"
+_PARALLEL_NAMES = (
+    "tp_size",
+    "tp_rank",
+    "pp_size",
+    "pp_rank",
+    "attn_tp_size",
+    "attn_tp_rank",
+    "attn_dp_size",
+    "attn_dp_rank",
+)
+
+
+def _parallel_context() -> tuple[Any, str]:
+    """What this release keeps sizes and ranks in, if anything, and which way that is."""
+    try:
+        return importlib.import_module(_CONTEXT).get_parallel(), "runtime_context"
+    except ImportError:
+        return None, "distributed.parallel_state"
+
+
 def parallel_facts() -> dict[str, int]:
     """Sizes and ranks of this worker, by whichever of SGLang's ways this release has.
 
-    ``runtime_context.get_parallel`` (0.5.17 and newer) or ``distributed.parallel_state`` with ``layers.dp_attention``.
+    Raises:
+        RuntimeError: one of several replicas, and nothing says which: their files would have the same names.
     """
-    wanted = (
-        "tp_size",
-        "tp_rank",
-        "pp_size",
-        "pp_rank",
-        "attn_tp_size",
-        "attn_tp_rank",
-        "attn_dp_size",
-        "attn_dp_rank",
-    )
-    try:
-        parallel = importlib.import_module("sglang.srt.runtime_context").get_parallel()
-    except ImportError:
+    parallel, _ = _parallel_context()
+    if parallel is not None:
+        found = {name: int(getattr(parallel, name)) for name in _PARALLEL_NAMES}
+    else:
         state = importlib.import_module("sglang.srt.distributed.parallel_state")
         attention = importlib.import_module("sglang.srt.layers.dp_attention")
         found = {
@@ -375,19 +476,45 @@ def parallel_facts() -> dict[str, int]:
             "attn_dp_size": attention.get_attention_dp_size(),
             "attn_dp_rank": attention.get_attention_dp_rank(),
         }
-    else:
-        found = {name: getattr(parallel, name, None) for name in wanted}
-    return {name: int(value) for name, value in found.items() if value is not None}
+    # Up to 0.5.22 --dp-size is also the size of attention data parallelism, which is no replication.
+    replicas = int(getattr(_server_arguments()[0], "dp_size", 1) or 1) // max(1, found["attn_dp_size"])
+    if replicas > 1:
+        replica = getattr(parallel, "dp_rank", None)
+        replica = _replica_of_title() if replica is None else replica
+        if replica is None:
+            raise _UnknownReleaseError("the server runs several replicas, and which one this is can't be read")
+        found |= {"dp_size": replicas, "dp_rank": int(replica)}
+    return found
+
+
+def _replica_of_title() -> int | None:
+    """The replica by the title that the scheduler gives its process."""
+    try:
+        title = importlib.import_module("setproctitle").getproctitle()
+    except Exception:  # noqa: BLE001  a package of SGLang's, not ours
+        return None
+    match = _REPLICA.search(title)
+    return int(match[1]) if match else None
 
 
 def rank_name(parallel: Mapping[str, int]) -> str:
-    """A name that no other worker of the server has: ``tp1``, ``pp1.tp0``."""
+    """A name that no other worker of the server has: ``tp1``, ``dp1.pp1.tp0``."""
+    replica = f"dp{parallel['dp_rank']}." if parallel.get("dp_size", 1) > 1 else ""
     pipeline = f"pp{parallel['pp_rank']}." if parallel.get("pp_size", 1) > 1 else ""
-    return f"{pipeline}tp{parallel.get('tp_rank', 0)}"
+    return f"{replica}{pipeline}tp{parallel.get('tp_rank', 0)}"
 
 
-def _server_facts() -> dict[str, Any]:
-    """Options of the running server that decide what a capture can see."""
+def _server_arguments() -> tuple[Any, str]:
+    for module, name in ((_CONTEXT, "get_server_args"), ("sglang.srt.server_args", "get_global_server_args")):
+        try:
+            return getattr(importlib.import_module(module), name)(), name
+        except Exception:  # noqa: BLE001, S112  each release has its own way
+            continue
+    return None, "none"
+
+
+def _server_facts() -> tuple[dict[str, Any], str]:
+    """Options of the running server that decide what a capture can see, and by which way they were read."""
     names = (
         "chunked_prefill_size",
         "disable_radix_cache",
@@ -400,16 +527,8 @@ def _server_facts() -> dict[str, Any]:
         "model_path",
         "enable_mixed_chunk",
     )
-    for module, name in (
-        ("sglang.srt.runtime_context", "get_server_args"),  # 0.5.17 and newer
-        ("sglang.srt.server_args", "get_global_server_args"),
-    ):
-        try:
-            arguments = getattr(importlib.import_module(module), name)()
-        except Exception:  # noqa: BLE001, S112  each release has its own way, and these are facts for the reader only
-            continue
-        return {name: value for name in names if _is_plain(value := getattr(arguments, name, None))}
-    return {}
+    arguments, source = _server_arguments()
+    return {name: value for name in names if _is_plain(value := getattr(arguments, name, None))}, source
 
 
 def _is_plain(value: object) -> bool:

@@ -42,12 +42,13 @@ import os
 import re
 import secrets
 import shutil
+import stat
 import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     import torch
 
@@ -70,11 +71,18 @@ MAX_SESSIONS = 64
 MAX_FAILURES = 10
 """Failures that are written down; a broken hook would add one every forward."""
 
+MAX_FAILURE_CHARS = 500
+
 BOUNDARY_KEY = "boundary."
 """Of a part's tensors that are no slots: ``boundary.0``."""
 
 TOKEN_FILE = "token"  # noqa: S105  a file's name
 _TOKEN_BYTES = 32
+_TOKEN = re.compile(r"[0-9a-f]{64}")
+_MAX_TOKEN_CHARS = 256
+"""Read of a token file: more than it has, less than anything that stands there instead."""
+_SESSION = re.compile(r"[0-9a-f]{12}")
+_OTHERS_MAY_WRITE = stat.S_IWGRP | stat.S_IWOTH
 
 logger = logging.getLogger("eagle_parity.capture")
 
@@ -107,6 +115,22 @@ def _signature(token: str, session: str) -> str:
     return hmac.new(token.encode(), session.encode(), hashlib.sha256).hexdigest()[:24]
 
 
+def is_session(name: object) -> bool:
+    """Whether a text is a session's name, and so a folder of the spool and nothing else."""
+    return isinstance(name, str) and _SESSION.fullmatch(name) is not None
+
+
+def proof(token: str, verb: str, body: bytes) -> str:
+    """What a request to a control channel carries instead of the token: good for this call alone.
+
+    Args:
+        token: of the spool.
+        verb: that is called.
+        body: of the call.
+    """
+    return hmac.new(token.encode(), verb.encode() + b"\n" + body, hashlib.sha256).hexdigest()
+
+
 def default_spool() -> Path:
     """Where a spool lies that no option names: as the environment says, else a folder of this user's own."""
     named = os.environ.get(SPOOL_ENV)
@@ -119,8 +143,15 @@ def read_token(folder: str | Path) -> str:
 
     Raises:
         OSError: there is none, or it isn't ours to read.
+        ValueError: what stands there is none.
     """
-    return (Path(folder) / TOKEN_FILE).read_text("ascii").strip()
+    # What a server names as its folder may hold anything under that name, a pipe too.
+    handle = os.open(Path(folder) / TOKEN_FILE, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0))
+    with os.fdopen(handle, "rb") as file:
+        text = file.read(_MAX_TOKEN_CHARS).decode("ascii").strip()
+    if _TOKEN.fullmatch(text) is None:
+        raise ValueError(f"{Path(folder) / TOKEN_FILE} holds no token")
+    return text
 
 
 def make_spool(folder: str | Path) -> str:
@@ -129,13 +160,18 @@ def make_spool(folder: str | Path) -> str:
     Several ranks come here at once: the token appears whole or not at all, and the first one stays.
 
     Raises:
-        OSError: the folder can't be made, or belongs to another user.
+        OSError: the folder can't be made, or belongs to another user, or others may write to it.
+        ValueError: what stands there as a token is none.
     """
     folder = Path(folder)
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    if hasattr(os, "getuid") and folder.stat().st_uid != os.getuid():
-        # In a shared directory somebody else could have made it first, token included.
-        raise PermissionError(f"{folder} belongs to another user")
+    if hasattr(os, "getuid"):
+        # In a shared directory somebody else could have made it first, token included, or a link to a folder of ours.
+        found = folder.stat()
+        if not found.st_uid == folder.lstat().st_uid == os.getuid():
+            raise PermissionError(f"{folder} belongs to another user")
+        if found.st_mode & _OTHERS_MAY_WRITE:
+            raise PermissionError(f"others may write to {folder}: name a folder in it, which will be made with 0700")
     path = folder / TOKEN_FILE
     if not path.exists():
         handle, temporary = tempfile.mkstemp(dir=folder, prefix=".token-")  # mode 0600
@@ -169,8 +205,10 @@ class Spool:
         self._sessions: dict[str, _Session] = {}
         self._refused: set[str] = set()
 
-    def marks(self, request_ids: Iterable[object]) -> list[Mark | None]:
+    def marks(self, request_ids: Sequence[object]) -> list[Mark | None]:
         """Which of a batch's requests are ours; empty where none is, which is all that it costs a batch of others."""
+        if not any(isinstance(identifier, str) and REQUEST_PREFIX in identifier for identifier in request_ids):
+            return []
         marks = [self._mark(identifier) for identifier in request_ids]
         return marks if any(mark is not None for mark in marks) else []
 
@@ -187,14 +225,23 @@ class Spool:
 
     def _begin(self, session: str, signature: str) -> bool:
         if not hmac.compare_digest(signature, _signature(self._token, session)):
-            if session not in self._refused and len(self._refused) < MAX_SESSIONS:
-                self._refused.add(session)
-                logger.warning("eagle-parity: a request is signed with another token than %s has", self.folder)
+            self._refuse(session, f"a request is signed with another token than {self.folder} has")
+            return False
+        try:
+            begun = _Session(self.folder / session, self.rank, self.max_tokens)
+        except OSError as error:
+            # A full disk, mostly: other sessions, and this one's next request, may find room.
+            self._refuse(session, f"nothing can be recorded in {self.folder / session}: {error}")
             return False
         while len(self._sessions) >= MAX_SESSIONS:
             del self._sessions[next(iter(self._sessions))]
-        self._sessions[session] = _Session(self.folder / session, self.rank, self.max_tokens)
+        self._sessions[session] = begun
         return True
+
+    def _refuse(self, session: str, reason: str) -> None:
+        if session not in self._refused and len(self._refused) < MAX_SESSIONS:
+            self._refused.add(session)
+            logger.warning("eagle-parity: %s", reason)
 
     def describe(self, session: str, facts: Mapping[str, Any]) -> None:
         """Adds to what the rank's record says of the worker; JSON values only."""
@@ -206,10 +253,9 @@ class Spool:
         return session in self._sessions and key in self._sessions[session].facts
 
     def count(self, session: str, what: str, rows: int) -> None:
-        """Counts rows that were seen and not stored; they are in the record after the next part."""
+        """Counts rows that were seen and not stored; the record has the reason at once, the sum after the next part."""
         if rows and session in self._sessions:
-            skipped = self._sessions[session].skipped
-            skipped[what] = skipped.get(what, 0) + rows
+            self._sessions[session].count(what, rows)
 
     def write(
         self,
@@ -259,16 +305,31 @@ class _Session:
         self.parts = 0
         self.tokens = 0
         folder.mkdir(mode=0o700, exist_ok=True)
-        self._write_record()
+        self._go_on()
+        self._replace_record()
+
+    def _go_on(self) -> None:
+        """Where this rank recorded for the session before, its parts stay and its limit too."""
+        try:
+            former = json.loads((self.folder / f"{self.rank}.json").read_bytes())
+            self.parts, self.tokens = int(former["parts"]), int(former["tokens"])
+        except (OSError, ValueError, TypeError, KeyError):
+            pass
 
     def describe(self, facts: Mapping[str, Any]) -> None:
         self.facts.update(facts)
         self._write_record()
 
+    def count(self, what: str, rows: int) -> None:
+        is_new = what not in self.skipped
+        self.skipped[what] = self.skipped.get(what, 0) + rows
+        if is_new:
+            self._write_record()
+
     def fail(self, error: BaseException | str) -> None:
-        text = error if isinstance(error, str) else f"{type(error).__name__}: {error}"
+        text = (error if isinstance(error, str) else f"{type(error).__name__}: {error}")[:MAX_FAILURE_CHARS]
         if text not in self.failures and len(self.failures) < MAX_FAILURES:
-            self.failures.append(text[:500])
+            self.failures.append(text)
             logger.warning("eagle-parity: the capture hook failed, the server goes on: %s", text)
             self._write_record()
 
@@ -279,7 +340,9 @@ class _Session:
         from safetensors.torch import save_file
 
         rows = sum(where.stop - where.start for _, where in ours)
-        if self._is_full(kind, rows):
+        end = max(where.stop for _, where in ours)
+        _check_rows(tensors, end, alone=len(ours) == 1 and ours[0][1].start == 0)
+        if self._is_full(kind, rows, sum(_row_bytes(tensor) for tensor in tensors.values())):
             return
         stored = {name: _rows(tensor, [where for _, where in ours]) for name, tensor in tensors.items()}
         stored["request"] = torch.cat(
@@ -293,10 +356,10 @@ class _Session:
             self.tokens += rows
         self._write_record()
 
-    def _is_full(self, kind: str, rows: int) -> bool:
+    def _is_full(self, kind: str, rows: int, row_bytes: int) -> bool:
         if self.limit is None and kind == "aux" and self.tokens + rows > self.max_tokens:
             self.limit = f"max_tokens={self.max_tokens}"
-        elif self.limit is None and shutil.disk_usage(self.folder).free < MIN_FREE_BYTES:
+        elif self.limit is None and shutil.disk_usage(self.folder).free < MIN_FREE_BYTES + rows * row_bytes:
             self.limit = f"less than {MIN_FREE_BYTES >> 30} GiB free where the spool lies"
         else:
             return self.limit is not None
@@ -304,13 +367,20 @@ class _Session:
         return True
 
     def _write_record(self) -> None:
+        try:
+            self._replace_record()
+        except OSError as error:
+            # The former record stands. What has filled the disk may go, and the next part brings it up to date.
+            logger.warning("eagle-parity: the record of %s can't be written: %s", self.rank, error)
+
+    def _replace_record(self) -> None:
         record = rank_record(self)
         with _replacing(self.folder / f"{self.rank}.json") as temporary:
             temporary.write_text(json.dumps(record), "utf-8")
 
 
 def rank_record(session: _Session) -> dict[str, Any]:
-    """The record of one rank: JSON values, read back by ``eagle_parity.capture.ranks``."""
+    """The record of one rank: JSON values, read back by ``eagle_parity.capture.assembly``."""
     return {
         "spool_version": SPOOL_VERSION,
         "rank": session.rank,
@@ -322,6 +392,18 @@ def rank_record(session: _Session) -> dict[str, Any]:
         "failures": session.failures,
         "facts": session.facts,
     }
+
+
+def _check_rows(tensors: Mapping[str, torch.Tensor], end: int, *, alone: bool) -> None:
+    for name, tensor in tensors.items():
+        per_token = name in {"token_ids", "positions"}
+        # A state may be a rank's share of the rows: of one request that can be told, of several it can't.
+        if tensor.ndim != (1 if per_token else 2) or (tensor.shape[0] < end and (per_token or not alone)):
+            raise ValueError(f"{name} is {tuple(tensor.shape)}, and the batch has {end} rows or more")
+
+
+def _row_bytes(tensor: torch.Tensor) -> int:
+    return tensor.element_size() * (tensor.numel() // max(1, tensor.shape[0]))
 
 
 def _rows(tensor: torch.Tensor, where: Sequence[slice]) -> torch.Tensor:

@@ -4,9 +4,10 @@ Two entry points of this package, which vLLM finds by itself once the package is
 
 - ``vllm.general_plugins``: ``register`` gives every worker the methods of ``CaptureMethods``. Nothing else happens
   until one of them is called.
-- ``vllm.endpoint_plugins`` (loaded only where ``VLLM_PLUGINS`` names it): ``CaptureEndpoint`` adds the route
-  ``POST /eagle_parity/{verb}`` to the API server, which asks for the spool's token. Without it the methods can be
-  reached by vLLM's own ``/collective_rpc``, which exists in development mode only.
+- ``vllm.endpoint_plugins`` (0.26.0 and newer, ``plugins/endpoint_plugins``; loaded only where ``VLLM_PLUGINS`` names
+  it): ``CaptureEndpoint`` adds the route ``POST /eagle_parity/{verb}`` to the API server, which asks for proof that the
+  caller has the spool's token. Without it the methods can be reached by vLLM's own ``/collective_rpc``
+  (``entrypoints/serve/dev/rpc``), which exists in development mode only and asks for nothing.
 
 While a capture is on, three methods of live objects are wrapped, all of them plain Python outside compiled regions and
 graphs, so it works with and without ``--enforce-eager``; switching off deletes the wrappers:
@@ -18,6 +19,10 @@ graphs, so it works with and without ``--enforce-eager``; switching off deletes 
 
 A server with the speculative method ``extract_hidden_states`` has no draft: the first of the three is wrapped alone,
 and what comes by is a reference. No KV connector is needed for that.
+
+The names of all arguments that are read are the same in 0.25.0, 0.26.0, 0.27.0, 0.28.0, 0.31.0 and 0.32.0
+(``GPUModelRunner.propose_draft_token_ids``, ``SpecDecodeBaseProposer.propose``, ``BaseSpeculator.propose``), as are the
+attributes of their batches; a release with others is refused when a capture starts.
 
 Decoder layers are not hooked: under compilation such hooks never fire.
 
@@ -33,19 +38,29 @@ import importlib.metadata
 import inspect
 import json
 import os
+import re
 from typing import TYPE_CHECKING, Any
 
-from eagle_parity.capture.spool import DEFAULT_MAX_TOKENS, MAX_TOKENS_ENV, Spool, default_spool, logger, make_spool
+from eagle_parity.capture.spool import (
+    DEFAULT_MAX_TOKENS,
+    MAX_TOKENS_ENV,
+    Spool,
+    default_spool,
+    is_session,
+    logger,
+    make_spool,
+    proof,
+)
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
     from pathlib import Path
 
     import torch
 
     from eagle_parity.capture.spool import Mark
 
-TOKEN_HEADER = "X-Eagle-Parity-Token"  # noqa: S105  a header's name
+PROOF_HEADER = "X-Eagle-Parity-Proof"
 ROUTE = "/eagle_parity/{verb}"
 EXTRACT = "extract_hidden_states"
 """The speculative method that captures without a draft (``v1/spec_decode/extract_hidden_states.py``)."""
@@ -55,6 +70,10 @@ PLUGIN = "eagle_parity"
 MAX_CHUNK_BYTES = 8 * 1024 * 1024
 """Of a file that comes back over the server: as much as one answer holds."""
 _MAX_CONFIG_CHARS = 65_536
+_MAX_BODY_BYTES = 4096
+_KNOWN = "0.25.0 to 0.32.0"
+"""The releases whose sources the hook was read from."""
+_ABSENT = object()
 _VERBS = ("info", "start", "stop", "files", "read")
 
 
@@ -109,11 +128,12 @@ class CaptureEndpoint:
         token = make_spool(default_spool())
 
         async def capture(verb: str, request: Request) -> JSONResponse:
-            if not hmac.compare_digest(request.headers.get(TOKEN_HEADER, "").encode(), token.encode()):
-                return JSONResponse({"error": f"{TOKEN_HEADER} is not this server's"}, status_code=403)
+            body = await _bounded_body(request)
+            shown = request.headers.get(PROOF_HEADER, "").encode()
+            if body is None or not hmac.compare_digest(shown, proof(token, verb, body).encode()):
+                return JSONResponse({"error": f"{PROOF_HEADER} is not made with this server's token"}, status_code=403)
             if verb not in _VERBS:
                 return JSONResponse({"error": f"no verb {verb}"}, status_code=404)
-            body = await request.body()
             try:
                 arguments = json.loads(body) if body else {}
                 engine = request.app.state.engine_client
@@ -128,6 +148,16 @@ class CaptureEndpoint:
 
     async def init_state(self, engine_client: object, state: object, args: object) -> None:
         """Nothing to keep: the route finds the engine in the application's state."""
+
+
+async def _bounded_body(request: Any) -> bytes | None:
+    """The body of a call, which names a file at most; None where it is longer than any such."""
+    body = b""
+    async for piece in request.stream():
+        body += piece
+        if len(body) > _MAX_BODY_BYTES:
+            return None
+    return body
 
 
 def _answer(call: Callable[[], dict[str, Any]]) -> dict[str, Any]:
@@ -152,7 +182,7 @@ class _Recorder:
         self.parallel = parallel_facts(worker)
         limit = int(os.environ.get(MAX_TOKENS_ENV) or DEFAULT_MAX_TOKENS)
         self.spool = Spool(default_spool(), rank_name(self.parallel), max_tokens=limit)
-        self.wrapped: list[tuple[Any, str]] = []
+        self.wrapped: list[tuple[Any, str, object]] = []
         self.rows: _Rows | None = None  # of the forward whose draft is being proposed
 
     # What the wrappers are put on.
@@ -234,20 +264,30 @@ class _Recorder:
         if not self.wrapped:
             # Asked for before anything is wrapped: where there is no EAGLE-3 head this says so.
             drafter, draft_model = self.drafter, None if self.extracts else self.draft_model
-            if self.is_v1:
-                self._wrap(self.runner, "propose_draft_token_ids", self._around_v1_runner)
-            else:
-                self._wrap(drafter, "propose", self._around_v2_speculator)
-            if draft_model is not None:
+            try:
                 if self.is_v1:
-                    self._wrap(drafter, "propose", self._around_v1_drafter)
-                self._wrap(draft_model, "combine_hidden_states", self._around_combine)
+                    reads = ("common_attn_metadata", "aux_hidden_states", "hidden_states")
+                    self._wrap(self.runner, "propose_draft_token_ids", self._around_v1_runner, reads)
+                else:
+                    reads = ("input_batch", "aux_hidden_states", "last_hidden_states")
+                    self._wrap(drafter, "propose", self._around_v2_speculator, reads)
+                if draft_model is not None:
+                    if self.is_v1:
+                        reads = ("target_token_ids", "target_positions", "common_attn_metadata")
+                        self._wrap(drafter, "propose", self._around_v1_drafter, reads)
+                    self._wrap(draft_model, "combine_hidden_states", self._around_combine, ())
+            except Exception:
+                self.stop()
+                raise
         return self.facts()
 
     def stop(self) -> dict[str, Any]:
         while self.wrapped:
-            owner, name = self.wrapped.pop()
-            owner.__dict__.pop(name, None)
+            owner, name, former = self.wrapped.pop()
+            if former is _ABSENT:
+                owner.__dict__.pop(name, None)
+            else:
+                owner.__dict__[name] = former
         self.rows = None
         return {"rank": self.spool.rank, "capturing": False}
 
@@ -257,14 +297,14 @@ class _Recorder:
         return {"rank": self.spool.rank, "files": {path.name: path.stat().st_size for path in sorted(names)}}
 
     def read(self, session: str, name: str, offset: int) -> dict[str, Any]:
-        if not _is_of_rank(name, self.spool.rank) or os.sep in name:
+        if not _is_of_rank(name, self.spool.rank):
             return {"rank": self.spool.rank}
         with (self._session_folder(session) / name).open("rb") as file:
             file.seek(offset)
             return {"rank": self.spool.rank, "data": base64.b64encode(file.read(MAX_CHUNK_BYTES)).decode("ascii")}
 
     def _session_folder(self, session: str) -> Path:
-        if not (len(session) == 12 and session.isalnum()):  # noqa: PLR2004  as new_session makes them
+        if not is_session(session):
             raise CaptureError(f"no session {session!r}")
         return self.spool.folder / session
 
@@ -287,21 +327,28 @@ class _Recorder:
 
     # The wrappers. Each calls what it wraps exactly once, whatever happens around it.
 
-    def _wrap(self, owner: Any, name: str, around: Callable[..., None]) -> None:
+    def _wrap(self, owner: Any, name: str, around: Callable[..., None], reads: Sequence[str]) -> None:
         original = getattr(owner, name)
         signature = inspect.signature(original)
+        unknown = [wanted for wanted in reads if wanted not in signature.parameters]
+        if unknown:
+            raise CaptureError(
+                f"{type(owner).__name__}.{name} of vLLM {_version()} has no {unknown[0]}; the hook knows {_KNOWN}"
+            )
 
         @functools.wraps(original)
         def wrapper(*args: Any, **kwargs: Any) -> Any:
+            arguments: dict[str, Any] = {}
             try:
-                around(signature.bind(*args, **kwargs).arguments)
+                arguments = signature.bind(*args, **kwargs).arguments
+                around(arguments)
             except Exception as error:  # noqa: BLE001  nothing may reach the engine
-                self._fail(error)
+                self._fail(error, arguments)
             return original(*args, **kwargs)
 
         # An attribute of the instance hides the class's method, and deleting it brings that back.
+        self.wrapped.append((owner, name, owner.__dict__.get(name, _ABSENT)))
         owner.__dict__[name] = wrapper
-        self.wrapped.append((owner, name))
 
     def _around_v1_runner(self, arguments: dict[str, Any]) -> None:
         runner, metadata = self.runner, arguments["common_attn_metadata"]
@@ -360,10 +407,18 @@ class _Recorder:
             tensors["draft_input"] = next(iter(arguments.values()))
             self.spool.write("draft", tensors, rows.marks, rows.spans, mode="combine_hidden_states")
 
-    def _fail(self, error: Exception) -> None:
+    def _marks_of(self, arguments: Mapping[str, Any]) -> Sequence[Mark | None]:
+        """Ours of a forward that the hook failed in; V2 has the batch in the arguments, V1 in the runner."""
+        batch = arguments.get("input_batch") or getattr(self.runner, "input_batch", None)
+        return self.spool.marks(getattr(batch, "req_ids", ()))
+
+    def _fail(self, error: Exception, arguments: Mapping[str, Any]) -> None:
         try:
-            marks = self.spool.marks(getattr(getattr(self.runner, "input_batch", None), "req_ids", ()))
-            self.spool.fail(marks, error)
+            self.rows = None
+            told: Exception | str = error
+            if isinstance(error, AttributeError | KeyError | TypeError):
+                told = f"vLLM {_version()} isn't read as the hook knows {_KNOWN}: {type(error).__name__}: {error}"
+            self.spool.fail(self._marks_of(arguments), told)
         except Exception:  # noqa: BLE001  nothing may reach the engine
             logger.exception("eagle-parity: the capture hook failed; the server goes on without it")
             self.stop()
@@ -446,7 +501,8 @@ def rank_name(parallel: dict[str, int]) -> str:
 
 
 def _is_of_rank(name: str, rank: str) -> bool:
-    return name == f"{rank}.json" or (name.startswith(f"{rank}-") and name.endswith(".safetensors"))
+    """Whether a name is one that the spool gives to a file of this rank; no other file is told of or read."""
+    return re.fullmatch(rf"{re.escape(rank)}(\.json|-[0-9]{{6,}}-(aux|draft)\.safetensors)", name) is not None
 
 
 def _unwrapped(model: Any) -> Any:

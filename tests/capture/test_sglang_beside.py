@@ -81,7 +81,7 @@ class Target(nn.Module):
 
 @pytest.fixture
 def hooked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
-    monkeypatch.setattr(sglang, "parallel_facts", lambda: ({"tp_size": 1, "tp_rank": 0}, "a test"))
+    monkeypatch.setattr(sglang, "parallel_facts", lambda: {"tp_size": 1, "tp_rank": 0})
     monkeypatch.setattr(sglang, "_spools", {})
     monkeypatch.setattr("eagle_parity.capture.spool.MIN_FREE_BYTES", 0)
 

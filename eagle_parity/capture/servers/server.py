@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+import math
+import os
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -22,6 +25,14 @@ CONNECT_SECONDS = 10.0
 ANSWER_SECONDS = 600.0
 """A prompt of a million tokens takes minutes; a server that died closes the connection at once."""
 MAX_ERROR_CHARS = 300
+MAX_ANSWER_BYTES = 128 * 1024**2
+"""The token ids of a prompt of millions, or a piece of a file from each of a few ranks; more is no answer of ours."""
+TOKEN_ENV = "EAGLE_PARITY_TOKEN"  # noqa: S105  a variable's name
+"""Where the spool's token can be given without its standing in the list of processes."""
+
+
+class NoAnswerError(InputError):
+    """The server can't be reached, or has stopped in the middle of an answer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,6 +148,9 @@ class Counters:
         )
 
 
+_OF_THE_WIRE = frozenset({"content-encoding", "content-length", "transfer-encoding"})
+
+
 class Connection:
     """JSON over HTTP to one server, with errors that say which server and what to do.
 
@@ -164,13 +178,18 @@ class Connection:
         """The answer, whatever its status.
 
         Raises:
-            InputError: there was none.
+            NoAnswerError: there was none.
+            InputError: it was longer than any that this is for.
         """
         return self._send("GET", path)
 
     def post(self, path: str, body: Mapping[str, Any], *, headers: Mapping[str, str] | None = None) -> httpx.Response:
         """As ``get``, with a JSON body."""
-        return self._send("POST", path, json=dict(body), headers=dict(headers or {}))
+        return self.post_bytes(path, json.dumps(dict(body)).encode(), headers=headers)
+
+    def post_bytes(self, path: str, body: bytes, *, headers: Mapping[str, str] | None = None) -> httpx.Response:
+        """As ``post``, for a body that is signed as it is sent."""
+        return self._send("POST", path, content=body, headers={"Content-Type": "application/json", **(headers or {})})
 
     def json(self, response: httpx.Response, what: str) -> Any:
         """The body of a good answer.
@@ -178,6 +197,11 @@ class Connection:
         Raises:
             InputError: it is no good one.
         """
+        if response.is_redirect:
+            where = plain(response.headers.get("location", ""))
+            raise InputError(
+                self.url, f"{what} was answered with a redirect to {where}", remedy="give that address to --server"
+            )
         if response.status_code >= 400:  # noqa: PLR2004  where HTTP's errors begin
             raise InputError(
                 self.url,
@@ -186,10 +210,21 @@ class Connection:
             )
         try:
             return response.json()
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             raise InputError(
                 self.url, f"{what} was not answered with JSON", expected="an SGLang or vLLM server"
             ) from error
+
+    def object(self, response: httpx.Response, what: str) -> dict[str, Any]:
+        """The body of a good answer that is a JSON object.
+
+        Raises:
+            InputError: it is no good one, or something else.
+        """
+        answer = self.json(response, what)
+        if not isinstance(answer, dict):
+            raise InputError(self.url, f"{what} was answered with something else than an object of JSON")
+        return answer
 
     def encoded(self, response: httpx.Response) -> Any:
         """The body of an answer to ``/tokenize``.
@@ -206,10 +241,21 @@ class Connection:
         import httpx
 
         try:
-            return self._client.request(method, path, **arguments)
-        except httpx.TransportError as error:
-            told = one_line(error) or type(error).__name__
-            raise InputError(self.url, f"no answer to {method} {path} ({told})", expected="a running server") from error
+            with self._client.stream(method, path, **arguments) as response:
+                content = bytearray()
+                for piece in response.iter_bytes():
+                    content += piece
+                    if len(content) > MAX_ANSWER_BYTES:
+                        raise InputError(
+                            self.url, f"its answer to {method} {path} is longer than {MAX_ANSWER_BYTES >> 20} MiB"
+                        )
+        except httpx.HTTPError as error:
+            raise NoAnswerError(
+                self.url, f"no answer to {method} {path} ({one_line(error)})", expected="a running server"
+            ) from error
+        # What was decoded above is not to be decoded again.
+        headers = [(k, v) for k, v in response.headers.multi_items() if k.lower() not in _OF_THE_WIRE]
+        return httpx.Response(response.status_code, headers=headers, content=bytes(content), request=response.request)
 
     def close(self) -> None:
         """Closes the connections."""
@@ -232,8 +278,18 @@ def checked_url(url: str) -> str:
     return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}"
 
 
+def count_of(meta: Mapping[str, Any], *names: str) -> int | None:
+    """The first of some counts that an answer has; None where it has none, or something else under that name."""
+    for name in names:
+        value = meta.get(name)
+        if isinstance(value, int) and not isinstance(value, bool):
+            return value
+    return None
+
+
 def token_of(spool: Path | None, token: str | None) -> str | None:
-    """The spool's token: as given, else from its folder if that is within reach."""
+    """The spool's token: as given, else of the environment, else from its folder if that is within reach."""
+    token = token or os.environ.get(TOKEN_ENV)
     if token:
         return token.strip()
     if spool is None:
@@ -250,7 +306,7 @@ def no_token(url: str, spool: Path | None) -> InputError:
     return InputError(
         url,
         f"its spool's token can't be read from here ({where})",
-        remedy="pass --spool FOLDER where it is mounted, or the content of that file with --token",
+        remedy=f"pass --spool FOLDER where it is mounted, or the content of that file in {TOKEN_ENV} or with --token",
     )
 
 
@@ -267,7 +323,9 @@ def prometheus_counts(text: str, names: Mapping[str, str]) -> dict[str, int]:
         name, _, rest = line.partition("{") if "{" in line else line.partition(" ")
         if name in keys:
             try:
-                sums[keys[name]] += float(rest.rpartition(" ")[2])
-            except ValueError:
+                value = float(rest.rpartition("}")[2].split()[0])  # a timestamp may follow
+            except (ValueError, IndexError):
                 continue
+            if math.isfinite(value):
+                sums[keys[name]] += value
     return {key: int(value) for key, value in sums.items()}

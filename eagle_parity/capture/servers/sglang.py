@@ -4,7 +4,7 @@
   spool folder (``entrypoints/http_server.py``).
 - ``/generate`` takes token ids, a request id (``rid``) that every rank sees, and ``extra_key``, under which alone a
   cached prefix is found (``managers/io_struct.py``).
-- ``/tokenize`` knows texts in all of these releases, conversations in newer ones.
+- ``/tokenize`` knows texts in all of these releases, conversations from 0.5.12 on (``entrypoints/openai/protocol.py``).
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from eagle_parity.capture.servers.server import Connection, Generation, no_token, token_of
+from eagle_parity.capture.servers.server import Connection, Generation, count_of, no_token, token_of
 from eagle_parity.errors import InputError
 
 if TYPE_CHECKING:
@@ -114,7 +114,7 @@ class SglangServer:
 
     def generate(self, token_ids: Sequence[int], *, request_id: str, salt: str, new_tokens: int) -> Generation:
         """As ``Server`` has it."""
-        answer = self._http.json(
+        answer = self._http.object(
             self._http.post(
                 "/generate",
                 {
@@ -126,16 +126,16 @@ class SglangServer:
             ),
             "/generate",
         )
-        meta = answer.get("meta_info") if isinstance(answer, dict) else None
+        meta = answer.get("meta_info")
         meta = meta if isinstance(meta, dict) else {}
         return Generation(
-            prompt_tokens=_count(meta, "prompt_tokens"),
-            cached_tokens=_count(meta, "cached_tokens"),
-            output_tokens=_count(meta, "completion_tokens") or 0,
-            drafts=_count(meta, "spec_verify_ct"),
-            # Each release has its own names (managers/tokenizer_manager.py: 0.5.10, then 0.5.12 and newer).
-            draft_tokens=_count(meta, "spec_num_proposed_drafts", "spec_draft_token_num"),
-            accepted_tokens=_count(meta, "spec_num_correct_drafts", "spec_accept_token_num"),
+            prompt_tokens=count_of(meta, "prompt_tokens"),
+            cached_tokens=count_of(meta, "cached_tokens"),
+            output_tokens=count_of(meta, "completion_tokens") or 0,
+            drafts=count_of(meta, "spec_verify_ct"),
+            # Each release has its own names (managers/tokenizer_manager.py: 0.5.12 and newer, 0.5.11, 0.5.10).
+            draft_tokens=count_of(meta, "spec_num_proposed_drafts", "spec_proposed_drafts", "spec_draft_token_num"),
+            accepted_tokens=count_of(meta, "spec_num_correct_drafts", "spec_accepted_drafts", "spec_accept_token_num"),
         )
 
     def counters(self) -> Counters | None:
@@ -176,12 +176,4 @@ def spool_of_hook(forward_hooks: object) -> Path | None:
             config = spec.get("config")
             folder = config.get("spool") if isinstance(config, dict) else None
             return Path(folder) if isinstance(folder, str) and folder else None
-    return None
-
-
-def _count(meta: Mapping[str, Any], *names: str) -> int | None:
-    for name in names:
-        value = meta.get(name)
-        if isinstance(value, int) and not isinstance(value, bool):
-            return value
     return None

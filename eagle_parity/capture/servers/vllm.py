@@ -1,7 +1,8 @@
 """A running vLLM server, with this package's endpoint plugin or in development mode.
 
-- ``POST /eagle_parity/{verb}`` is the plugin's route (``eagle_parity.capture.vllm``): it calls a method on every rank.
-  ``POST /collective_rpc`` reaches the same methods where ``VLLM_SERVER_DEV_MODE=1`` (``entrypoints/serve/rpc``).
+- ``POST /eagle_parity/{verb}`` is the plugin's route (``eagle_parity.capture.vllm``, vLLM 0.26.0 and newer): it calls a
+  method on every rank. ``POST /collective_rpc`` reaches the same methods where ``VLLM_SERVER_DEV_MODE=1``
+  (``entrypoints/serve/dev/rpc``).
 - ``/v1/completions`` takes token ids, ``request_id``, which every rank sees within its own, and ``cache_salt``, under
   which alone a cached prefix is found (0.32.0, ``entrypoints/openai/completion/protocol.py``).
 - ``/tokenize`` knows texts and conversations.
@@ -11,23 +12,28 @@
 from __future__ import annotations
 
 import base64
+import json
 import os
 import shutil
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from eagle_parity.capture.assembly import is_spooled_name
 from eagle_parity.capture.servers.server import (
+    MAX_ERROR_CHARS,
     Connection,
     Counters,
     Generation,
+    count_of,
     no_token,
     prometheus_counts,
     token_of,
 )
-from eagle_parity.capture.spool import default_spool
-from eagle_parity.capture.vllm import EXTRACT, TOKEN_HEADER
+from eagle_parity.capture.spool import MIN_FREE_BYTES, default_spool, proof
+from eagle_parity.capture.vllm import EXTRACT, PROOF_HEADER
 from eagle_parity.errors import InputError, ParityError
+from eagle_parity.quoting import plain, quoted
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -37,8 +43,8 @@ _METRICS = {
     "draft_tokens": "vllm:spec_decode_num_draft_tokens_total",
     "accepted_tokens": "vllm:spec_decode_num_accepted_tokens_total",
 }
-MAX_FILE_BYTES = 64 * 1024**3
-"""Of one part; a rank that claims more is not believed."""
+MAX_FILES = 1_000_000
+"""Of one rank and session; a rank that names more is not believed."""
 
 
 class VllmServer:
@@ -61,9 +67,10 @@ class VllmServer:
     ) -> None:
         self._http = Connection(url, api_key=api_key)
         self.url = self._http.url
-        self.version = str(self._http.json(self._http.get("/version"), "/version").get("version") or "")
-        models = self._http.json(self._http.get("/v1/models"), "/v1/models").get("data") or [{}]
-        self._model: dict[str, Any] = models[0]
+        self.version = str(self._http.object(self._http.get("/version"), "/version").get("version") or "")
+        models = self._http.object(self._http.get("/v1/models"), "/v1/models").get("data")
+        first = models[0] if isinstance(models, list) and models else None
+        self._model: dict[str, Any] = first if isinstance(first, dict) else {}
         self.spool = Path(spool) if spool else default_spool()
         self._found = token_of(self.spool, token)
         self._route = ""
@@ -83,17 +90,22 @@ class VllmServer:
             raise InputError(self.url, f"the hook's {verb} was not answered by the ranks")
         for answer in answers:
             if "error" in answer:
-                raise InputError(self.url, f"the hook can't record here: {answer['error']}")
+                raise InputError(
+                    self.url, f"the hook can't record here: {plain(str(answer['error'])[:MAX_ERROR_CHARS])}"
+                )
         return answers
 
     def _call(self, verb: str, arguments: dict[str, Any]) -> Any:
         if self._route in {"", "plugin"}:
-            response = self._http.post(f"/eagle_parity/{verb}", arguments, headers={TOKEN_HEADER: self._found or ""})
+            body = json.dumps(arguments).encode()
+            # The token itself stays here: who answers may be anybody.
+            shown = {PROOF_HEADER: proof(self._found, verb, body)} if self._found else {}
+            response = self._http.post_bytes(f"/eagle_parity/{verb}", body, headers=shown)
             if response.status_code == 403:  # noqa: PLR2004  the plugin is there and wants another token
                 raise no_token(self.url, self.spool)
             if response.status_code != 404 or self._route:  # noqa: PLR2004  not found
                 self._route = "plugin"
-                return self._http.json(response, f"/eagle_parity/{verb}").get("results")
+                return self._http.object(response, f"/eagle_parity/{verb}").get("results")
         response = self._http.post(
             "/collective_rpc", {"method": f"eagle_parity_{verb}", "kwargs": arguments, "timeout": 600}
         )
@@ -105,7 +117,7 @@ class VllmServer:
                 " --launch-flags` prints",
             )
         self._route = "rpc"
-        return self._http.json(response, "/collective_rpc").get("results")
+        return self._http.object(response, "/collective_rpc").get("results")
 
     def architectures(self) -> list[str]:
         """None: the workers' config is the whole model's."""
@@ -144,7 +156,7 @@ class VllmServer:
 
     def generate(self, token_ids: Sequence[int], *, request_id: str, salt: str, new_tokens: int) -> Generation:
         """As ``Server`` has it."""
-        answer = self._http.json(
+        answer = self._http.object(
             self._http.post(
                 "/v1/completions",
                 {
@@ -161,13 +173,13 @@ class VllmServer:
             ),
             "/v1/completions",
         )
-        usage = answer.get("usage") if isinstance(answer, dict) else None
+        usage = answer.get("usage")
         usage = usage if isinstance(usage, dict) else {}
         details = usage.get("prompt_tokens_details")
         return Generation(
-            prompt_tokens=usage.get("prompt_tokens"),
-            cached_tokens=details.get("cached_tokens") if isinstance(details, dict) else None,
-            output_tokens=usage.get("completion_tokens") or 0,
+            prompt_tokens=count_of(usage, "prompt_tokens"),
+            cached_tokens=count_of(details, "cached_tokens") if isinstance(details, dict) else None,
+            output_tokens=count_of(usage, "completion_tokens") or 0,
         )
 
     def counters(self) -> Counters | None:
@@ -188,27 +200,44 @@ class VllmServer:
                 return folder
         except OSError:
             pass
-        into.mkdir(parents=True, exist_ok=True)
-        for answer in self.call("files", session=session):
-            rank, files = str(answer.get("rank")), answer.get("files")
-            for name, size in (files if isinstance(files, dict) else {}).items():
-                self._fetch_file(session, rank, str(name), int(size), into)
+        into.mkdir(mode=0o700, parents=True, exist_ok=True)
+        listed = [self._listed(answer) for answer in self.call("files", session=session)]
+        needed, free = sum(sum(files.values()) for _, files in listed), shutil.disk_usage(into).free
+        if needed + MIN_FREE_BYTES > free:
+            raise InputError(
+                self.url,
+                f"the recorded parts have {needed:,} bytes, and {into.parent} has {free:,} free",
+                remedy="capture fewer sequences at once, or set TMPDIR to a larger disk",
+            )
+        for rank, files in listed:
+            for name, size in files.items():
+                # A part never changes once it has its name; a rank's record does.
+                if name.endswith(".json") or not (into / name).is_file() or (into / name).stat().st_size != size:
+                    self._fetch_file(session, rank, name, size, into)
         return into
 
+    def _listed(self, answer: Mapping[str, Any]) -> tuple[str, dict[str, int]]:
+        """One rank's files and their sizes: names of the spool's own making, whatever the server says."""
+        rank, files = answer.get("rank"), answer.get("files")
+        if not isinstance(rank, str) or not isinstance(files, dict) or len(files) > MAX_FILES:
+            raise InputError(self.url, "a rank's list of its parts is no such list")
+        for name, size in files.items():
+            if not is_spooled_name(name, rank) or type(size) is not int or size < 0:
+                raise InputError(self.url, f"a rank calls one of its parts {plain(name)}, of {quoted(size)} bytes")
+        return rank, files
+
     def _fetch_file(self, session: str, rank: str, name: str, size: int, into: Path) -> None:
-        # A name that the server chose must stay within the folder, and a size that it claims within reason.
-        if Path(name).name != name or not name.startswith(rank) or not 0 <= size <= MAX_FILE_BYTES:
-            raise InputError(self.url, f"a rank calls one of its parts {name!r}, of {size} bytes")
         with os.fdopen(os.open(into / name, os.O_CREAT | os.O_WRONLY | os.O_TRUNC, 0o600), "wb") as file:
             while file.tell() < size:
                 answers = self.call("read", session=session, name=name, offset=file.tell())
-                data = next(
-                    (answer["data"] for answer in answers if answer.get("rank") == rank and "data" in answer), ""
-                )
-                piece = base64.b64decode(data)
+                data = next((a["data"] for a in answers if a.get("rank") == rank and "data" in a), "")
+                try:
+                    piece = base64.b64decode(data, validate=True)
+                except (ValueError, TypeError) as error:
+                    raise InputError(self.url, f"a piece of {name} is no base64") from error
                 if not piece:
                     raise InputError(self.url, f"{name} ends at {file.tell()} of {size} bytes")
-                file.write(piece)
+                file.write(piece[: size - file.tell()])
 
     def discard(self, session: str) -> None:
         """As ``Server`` has it."""
