@@ -207,7 +207,7 @@ def capture_sglang(
     """Record what a running SGLang server feeds its draft head, on every rank, without a restart.
 
     The server needs the hook from its start: --launch-flags prints the flags. It records the requests of this command
-    and no others.
+    and no others. With --boundaries they start a server without a draft, which records a reference.
 
     Example: eagle-parity capture sglang --server http://127.0.0.1:30000 --replay ./shards --output ./live
     """
@@ -266,7 +266,7 @@ def capture_vllm(
     """Record what a running vLLM server feeds its draft head, on every rank, without a restart.
 
     The server needs this package beside vLLM and the environment that --launch-flags prints. It records the requests of
-    this command and no others.
+    this command and no others. With --boundaries they start a server without a draft, which records a reference.
 
     Example: eagle-parity capture vllm --server http://127.0.0.1:8000 --replay ./shards --output ./live
     """
