@@ -70,8 +70,8 @@ class FindingKind:
     """An entry of the catalogue.
 
     Attributes:
-        code: stable, ``EP`` and three digits: 1xx configs and engine rules, 2xx live states against trained ones, 5xx
-            shards.
+        code: stable, ``EP`` and three digits: 1xx configs and engine rules, 2xx live states against trained ones, 3xx
+            ranks and live conditions, 5xx shards.
         name: fixed by the design.
         severity: the usual one; a check may state another with ``finding(severity=...)``.
         title: one line.
@@ -343,6 +343,69 @@ UNEXPLAINED_DIFFERENCE = _error(
     "Give more to compare with: --reference, --target; then report the case.",
 )
 
+RANK_PARTIAL = _error(
+    "EP301",
+    "rank-partial",
+    "Each rank holds a partial sum of the state",
+    "The states were taken before the ranks' sums were put together: the sum over the ranks, or that less the residual "
+    "stream which each of them has, is the state. The head on each rank is fed something else than it was trained on.",
+    "Take the states behind the all-reduce: an engine release that does, or no fusion of the all-reduce with the next"
+    " layer.",
+)
+RANK_SHARDED = _error(
+    "EP302",
+    "rank-sharded",
+    "Each rank holds a share of the state",
+    "The ranks' concatenation, of hidden dimensions or of tokens, is the state. A head that is fed one share sees a "
+    "part of what it was trained on.",
+    "Gather the shares before the head is fed, or switch the sharding of sequences off.",
+)
+RANK_DIVERGENCE = _error(
+    "EP303",
+    "rank-divergence",
+    "Ranks that compute the same rows differ",
+    "Ranks of one tensor-parallel group hold the same rows, bit for bit. Where they don't, each drafts and verifies"
+    " something else: acceptance drops, and what the first rank answers isn't what the others computed.",
+    "Find what the ranks don't share: sampled tokens, a seed, a kernel's choice, memory that was used again.",
+)
+RANK_MISSING = _error(
+    "EP304",
+    "rank-missing",
+    "A rank of a group recorded nothing, or less than the others",
+    "A fault of one rank shows on that rank alone.",
+    "See the server's log for the hook's messages on that rank, and capture again.",
+)
+DRAFT_INPUT_MISMATCH = _error(
+    "EP305",
+    "draft-input-mismatch",
+    "What the head's fc got isn't the slots side by side",
+    "Between target and head something changes the states: another order, another layer, rows of another batch.",
+    "Compare the chunks with the slots in the evidence: what differs is done between the target and the head.",
+)
+RULE_CONTRADICTED = _error(
+    "EP306",
+    "rule-contradicted",
+    "The running target captures other layers than the rule says",
+    "The rule tables say which layers a release serves for a draft. The running module says another thing, and it is"
+    " right: the engine is patched, or the rule is wrong.",
+    "Name a patched engine as such. Otherwise report the release and the draft's config: the table needs a correction.",
+)
+CAPTURE_INCOMPLETE = _error(
+    "EP307",
+    "capture-incomplete",
+    "The capture doesn't hold everything that was sent",
+    "What is missing wasn't judged.",
+    "Do what the reasons say, and capture again.",
+)
+PREFIX_DEPENDENT = _error(
+    "EP308",
+    "prefix-dependent",
+    "A sequence's states depend on what it is computed with",
+    "The same tokens give other states in a batch, in chunks or behind a cached prefix, by more than rounding. A head"
+    " that was trained on sequences computed alone meets them in production.",
+    "Compare the positions with the chunks' and the cached prefix's ends; look at padding, positions and the cache.",
+)
+
 UNREADABLE_SHARD = _error(
     "EP501",
     "unreadable-shard",
@@ -388,6 +451,14 @@ FINDINGS: tuple[FindingKind, ...] = (
     NON_FINITE,
     PRECISION_DRIFT,
     UNEXPLAINED_DIFFERENCE,
+    RANK_PARTIAL,
+    RANK_SHARDED,
+    RANK_DIVERGENCE,
+    RANK_MISSING,
+    DRAFT_INPUT_MISMATCH,
+    RULE_CONTRADICTED,
+    CAPTURE_INCOMPLETE,
+    PREFIX_DEPENDENT,
     UNREADABLE_SHARD,
     MISDECLARED_WIRING,
 )

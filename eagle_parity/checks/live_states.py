@@ -51,7 +51,11 @@ def run(comparison: Comparison) -> Outcomes:
                 blocks_verdict=True,
             )
     wrong = comparison.difference.slots if comparison.difference is not None else ()
-    stray = [view for view in comparison.views if view.agrees and view.bad_rows and view.measurement.slot not in wrong]
+    stray = [
+        view
+        for view in comparison.views
+        if view.agrees and view.bad_rows and view.measurement.slot not in {*wrong, *comparison.diverged}
+    ]
     if stray:
         yield _bad_rows(stray, comparison.thresholds)
     yield from _bad_sinks(comparison)

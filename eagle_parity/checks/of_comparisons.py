@@ -12,6 +12,8 @@ from eagle_parity.checks import (
     sequence_pairs,
     unreadable_files,
 )
+from eagle_parity.checks.of_recordings import RECORDING_CHECKS
+from eagle_parity.checks.recording_subject import of_comparisons
 
 if TYPE_CHECKING:
     from eagle_parity.checks.check import Check
@@ -24,4 +26,5 @@ COMPARISON_CHECKS: tuple[Check[Comparison], ...] = (
     declared_wiring.CHECK,
     live_wiring.CHECK,
     live_states.CHECK,
+    *of_comparisons(RECORDING_CHECKS),
 )

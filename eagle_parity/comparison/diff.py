@@ -21,6 +21,8 @@ from eagle_parity.comparison.measurements import (
     SequenceTally,
 )
 from eagle_parity.comparison.pairing import PrefixIndex, pair_sequences, read_ids
+from eagle_parity.comparison.rank_combinations import combine_ranks
+from eagle_parity.comparison.record import measure_recording
 from eagle_parity.comparison.remedies import id_lists, with_id_lists
 from eagle_parity.comparison.sides import boundaries_of_reference, check_hidden_sizes, describe_side, with_measured
 from eagle_parity.comparison.thresholds import Thresholds
@@ -31,6 +33,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from eagle_parity.comparison.pairing import Pairing
+    from eagle_parity.comparison.recording import Recording
     from eagle_parity.hidden_states import HiddenStates, Unreadable
     from eagle_parity.results import Result
     from eagle_parity.targets import Target
@@ -108,6 +111,7 @@ def measure_diff(inputs: DiffInputs, progress: Callable[[str], None]) -> tuple[M
         num_layers=num_layers,
     )
     live = describe_side(inputs.live, "live", inputs.live_boundaries, settled=notes.get("live"), num_layers=num_layers)
+    recording = _recording(inputs, aligner, pairing)
     tally = _tally(pairing)
     comparable = trained.hidden_size == live.hidden_size
     measured = measure_pairs(
@@ -138,6 +142,7 @@ def measure_diff(inputs: DiffInputs, progress: Callable[[str], None]) -> tuple[M
             target=inputs.target is not None,
             unreadable=[(role, file.name, file.reason) for role, file in unreadable_beside],
         ),
+        recording=recording,
     )
     comparison = look_at(measurements, inputs.thresholds)
     unexplained = [] if comparison.displaced else [*comparison.open_views, *comparison.drifted_views]
@@ -177,6 +182,19 @@ def _aligner(
         embedding=find_embedding(inputs.target) if inputs.target else None,
     )
     return aligner, unreadable
+
+
+def _recording(inputs: DiffInputs, aligner: Aligner, pairing: Pairing) -> Recording | None:
+    """The live side by itself, where it is a capture of a running server, with what its ranks make together."""
+    bad_row_distance = inputs.thresholds.bad_row_distance
+    measured = measure_recording(inputs.live, inputs.target, bad_row_distance=bad_row_distance)
+    if measured is None:
+        return None
+    live, recording = measured
+    rank_slots = combine_ranks(
+        recording.rank_slots, live, aligner, pairing.pairs, _known(aligner), bad_row_distance=bad_row_distance
+    )
+    return msgspec.structs.replace(recording, rank_slots=rank_slots)
 
 
 def _known(aligner: Aligner) -> list[Candidate]:

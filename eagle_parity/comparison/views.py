@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping  # noqa: TC003  a dataclass field
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from eagle_parity.comparison.identity import (
@@ -13,6 +14,8 @@ from eagle_parity.comparison.identity import (
     pair_limits,
     trained_labels,
 )
+from eagle_parity.comparison.rank_verdict import RankVerdict, judge_ranks, rows_apart
+from eagle_parity.comparison.recording import ROWS
 from eagle_parity.numerics.axis import STEP_RATIO
 from eagle_parity.wiring import EMBEDDING, BoundaryEntry, Label, WiringDifference, compare_wirings
 
@@ -26,6 +29,8 @@ Side: TypeAlias = Literal["live", "trained"]
 
 MIN_BAD_ROWS = 2
 """One bad row of a short sequence is an accident of rounding; two are a pattern."""
+MOST_ROWS = 0.5
+"""Ranks that differ in fewer rows diverge now and then: the other rows still say what their slot holds."""
 BAD_SEQUENCE_SHARE = 0.5
 """Bad rows in half of the sequences are a fault of the tap, however few they are: the first row, the last ones."""
 
@@ -86,6 +91,9 @@ class Comparison:
         actual: the live slots' labels in the same words; None where a live slot is no known state.
         difference: how the labels differ, as one root cause.
         compared_rows: the most rows that any slot was compared on; rows of one context count once.
+        by_ranks: slots whose ranks hold parts of a known state: what is wrong with them has its reason there.
+        diverged: slots some of whose ranks differ by more than rounding without being parts of one state.
+        torn: those of them whose ranks differ so in most of the rows: no difference of theirs has another reason.
     """
 
     measurements: Measurements
@@ -95,11 +103,23 @@ class Comparison:
     actual: tuple[Label | None, ...]
     difference: WiringDifference | None
     compared_rows: int
+    by_ranks: Mapping[int, RankVerdict] = field(default_factory=dict)
+    diverged: frozenset[int] = frozenset()
+    torn: frozenset[int] = frozenset()
 
     @property
     def same_shape(self) -> bool:
         """Whether both sides have one hidden size."""
         return self.measurements.trained.hidden_size == self.measurements.live.hidden_size
+
+    def settled_by_ranks(self, slot: int) -> bool:
+        """Whether what a slot differs by has its reason in its ranks."""
+        return slot in self.by_ranks or slot in self.torn
+
+    @property
+    def sharded_rows(self) -> bool:
+        """Whether each rank holds a share of a sequence's rows: then the first one's lack the others."""
+        return any(verdict.combination.how == ROWS for verdict in self.by_ranks.values())
 
     @property
     def enough(self) -> bool:
@@ -112,7 +132,10 @@ class Comparison:
         return tuple(
             view
             for view in self.views
-            if view.enough and view.measurement.slot < len(self.actual) and self.actual[view.measurement.slot] is None
+            if view.enough
+            and view.measurement.slot < len(self.actual)
+            and self.actual[view.measurement.slot] is None
+            and not self.settled_by_ranks(view.measurement.slot)
         )
 
     @property
@@ -123,6 +146,7 @@ class Comparison:
             for view in self.views
             if view.enough
             and not view.agrees
+            and not self.settled_by_ranks(view.measurement.slot)
             and view.measurement.slot < min(len(self.expected), len(self.actual))
             and self.actual[view.measurement.slot] is not None
             and self.actual[view.measurement.slot] == self.expected[view.measurement.slot]
@@ -145,6 +169,7 @@ def look_at(measurements: Measurements, thresholds: Thresholds) -> Comparison:
     views: tuple[SlotView, ...] = ()
     expected: list[Label] = []
     actual: list[Label | None] = []
+    by_ranks: dict[int, RankVerdict] = {}
     if measurements.trained.hidden_size == measurements.live.hidden_size and measurements.slots:
         with_reference = measurements.reference_boundaries is not None
         trained = [
@@ -176,6 +201,12 @@ def look_at(measurements: Measurements, thresholds: Thresholds) -> Comparison:
             _live_label(view, expected, measurements.live.declared if not with_reference else (), name)
             for view in views[: measurements.live.slots]
         ]
+        by_ranks = _by_ranks(measurements, thresholds, name)
+        actual = [by_ranks[slot].label if slot in by_ranks else label for slot, label in enumerate(actual)]
+    elif measurements.slots:
+        by_ranks = _by_ranks(measurements, thresholds, _own_name)
+    rank_slots = measurements.recording.rank_slots if measurements.recording is not None else []
+    apart = {slot.slot: rows_apart(slot, thresholds) for slot in rank_slots if slot.slot not in by_ranks}
     return Comparison(
         measurements=measurements,
         thresholds=thresholds,
@@ -184,7 +215,26 @@ def look_at(measurements: Measurements, thresholds: Thresholds) -> Comparison:
         actual=tuple(actual),
         difference=compare_wirings(expected, actual) if views else None,
         compared_rows=compared_rows,
+        by_ranks=by_ranks,
+        diverged=frozenset(slot for slot, share in apart.items() if share > 0),
+        torn=frozenset(slot for slot, share in apart.items() if share >= MOST_ROWS),
     )
+
+
+def _by_ranks(
+    measurements: Measurements, thresholds: Thresholds, names: Callable[[Candidate], Label]
+) -> dict[int, RankVerdict]:
+    if measurements.recording is None:
+        return {}
+    alone = {slot.slot: slot.live for slot in measurements.slots}
+    verdicts = (
+        judge_ranks(slot, alone.get(slot.slot), thresholds, names) for slot in measurements.recording.rank_slots
+    )
+    return {verdict.slot: verdict for verdict in verdicts if verdict is not None}
+
+
+def _own_name(candidate: Candidate) -> Label:
+    return candidate.label if candidate.boundary is None else candidate.boundary
 
 
 def _view(

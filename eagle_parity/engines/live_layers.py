@@ -57,7 +57,7 @@ def live_boundaries(  # noqa: PLR0917  a manifest has the parts of an engine's n
         architectures: of the target's config.
         layer_set: as the worker recorded it, ``{"list": [2, 5, 8], "flags": [...]}``.
         num_layers: N.
-        options: those of the engine that are known, see ``options_of``.
+        options: those of the engine that are known, by their own names or by those of ``options_of``.
         target_config: the target's whole config, where there is one: it names the language model of a wrapper.
 
     Returns:
@@ -67,7 +67,7 @@ def live_boundaries(  # noqa: PLR0917  a manifest has the parts of an engine's n
     if not layer_set:
         return None
     target = recorded_target(architectures, num_layers, target_config=target_config)
-    rule = live_rule(engine, version, target, options)
+    rule = live_rule(engine, version, target, {**options, **options_of(engine, options)})
     if rule is None:
         return None
     return deliver(rule, live_indices(layer_set, num_layers), num_layers).boundaries

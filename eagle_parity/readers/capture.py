@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from pathlib import Path
 
-    from eagle_parity.capture.format import CapturedSequence
+    from eagle_parity.capture.format import CapturedSequence, LiveRecording
     from eagle_parity.readers.companions import Companions
     from eagle_parity.readers.containers.tensor_table import TensorTable
 
@@ -171,6 +171,29 @@ def _facts(manifest: Manifest) -> dict[str, Any]:
         "options": dict(manifest.producer.options),
         "target": manifest.target.name,
         "num_layers": manifest.target.num_layers,
+        **({} if manifest.live is None else _live_facts(manifest.live)),
+    }
+
+
+def _live_facts(live: LiveRecording) -> dict[str, Any]:
+    """What a capture of a running server says of that."""
+    groups: dict[str, list[str]] = {}
+    for rank in live.ranks:
+        groups.setdefault(rank.group, []).append(rank.name)
+    sizes = {rank.group: rank.group_size for rank in live.ranks}
+    return {
+        "server": live.server,
+        "tap": live.tap,
+        "target_class": live.target_class,
+        "draft_class": live.draft_class,
+        "layer_set": live.layer_set,
+        "rank_groups": {
+            plain(group): f"{', '.join(names[:MAX_FACTS])}: {len(names)} of {sizes[group]}"
+            for group, names in groups.items()
+        },
+        **({"sequences_missing": len(live.incomplete)} if live.incomplete else {}),
+        **({"conditions": live.conditions} if live.conditions else {}),
+        **({"conditions_not_recorded": live.skipped_conditions} if live.skipped_conditions else {}),
     }
 
 

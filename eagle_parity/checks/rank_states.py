@@ -1,0 +1,180 @@
+"""Do the ranks of a group hold the same states, and if not, what do they hold together?"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from eagle_parity.checks.check import Check, Outcomes
+from eagle_parity.comparison.evidence import rounded, told_distance
+from eagle_parity.comparison.rank_verdict import rank_limit, rows_beyond
+from eagle_parity.comparison.recording import COLUMNS, ROWS, SUM, SUM_LESS_RESIDUAL
+from eagle_parity.findings import RANK_DIVERGENCE, RANK_PARTIAL, RANK_SHARDED, Severity
+from eagle_parity.results import Skip
+from eagle_parity.wiring import describe_boundary
+
+if TYPE_CHECKING:
+    from eagle_parity.checks.recording_subject import RecordingSubject
+    from eagle_parity.comparison.rank_verdict import RankVerdict
+    from eagle_parity.comparison.recording import RankAgreement, RankSlot
+    from eagle_parity.findings import Finding
+
+_IN_WORDS = {
+    SUM: "their sum",
+    COLUMNS: "their concatenation over dimensions",
+    ROWS: "their concatenation over tokens",
+    SUM_LESS_RESIDUAL: "their sum less a residual stream that each of them has",
+}
+
+
+def run(subject: RecordingSubject) -> Outcomes:
+    """Parts of states, one finding for all slots of a kind; then rows that differ for no such reason."""
+    yield from _not_compared(subject)
+    kinds: dict[str, list[RankVerdict]] = {}
+    for verdict in subject.by_ranks.values():
+        kinds.setdefault(verdict.combination.how, []).append(verdict)
+    for how, verdicts in kinds.items():
+        yield _parts(how, verdicts, subject)
+    unlike = [
+        (slot, rank)
+        for slot in subject.recording.rank_slots
+        if slot.slot not in subject.by_ranks
+        for rank in slot.ranks
+        if rank.differing or rank.shares is not None
+    ]
+    apart = [(s, r) for s, r in unlike if r.shares is not None or rows_beyond(r, subject.thresholds)]
+    if apart:
+        yield _divergence(apart, subject)
+    elif unlike:
+        yield _rounding([rank for _, rank in unlike], subject)
+
+
+def _not_compared(subject: RecordingSubject) -> Outcomes:
+    recording = subject.recording
+    if recording.rank_unreadable:
+        name, reason = recording.rank_unreadable[0]
+        yield Skip(check=CHECK.name, reason=f"files of ranks can't be read and weren't compared; {name}: {reason}")
+    elif not recording.rank_slots:
+        one = len(recording.ranks) <= 1
+        reason = "the capture has one rank" if one else "no sequence was recorded by two ranks of one group"
+        yield Skip(check=CHECK.name, reason=reason)
+
+
+def _parts(how: str, verdicts: list[RankVerdict], subject: RecordingSubject) -> Finding:
+    kind = RANK_SHARDED if how in {COLUMNS, ROWS} else RANK_PARTIAL
+    slots: list[dict[str, Any]] = []
+    for verdict in verdicts:
+        entry: dict[str, Any] = {"slot": verdict.slot, "state": verdict.label}
+        if verdict.identity is not None:
+            entry |= verdict.identity.evidence()
+        if verdict.residual is not None:
+            others = [fit for fit in verdict.combination.residuals if fit is not verdict.residual]
+            entry |= {
+                "share": rounded(verdict.residual.share),
+                "detour": rounded(verdict.residual.detour),
+                "runner_up": others[0].candidate.label if others else None,
+                "runner_up_detour": rounded(others[0].detour) if others else None,
+            }
+        if how == SUM:
+            entry["norms_ratio"] = rounded(verdict.combination.norms_ratio)
+        slots.append(entry)
+    order = verdicts[0].combination.order
+    states = ", ".join(f"slot {v.slot}: {_name(v, subject)}" for v in verdicts)
+    ordered = f" in the order {', '.join(order)}" if how in {COLUMNS, ROWS} else ""
+    return kind.finding(
+        f"{len(order)} ranks hold parts of the state: {_IN_WORDS[how]}{ordered} is it ({states})",
+        evidence={
+            "combination": how,
+            "with_residual": how == SUM_LESS_RESIDUAL,
+            "ranks": order,
+            "slots": slots,
+            "thresholds": subject.thresholds.as_dict(),
+        },
+        confidence=min(verdict.confidence for verdict in verdicts),
+        slot=verdicts[0].slot if len(verdicts) == 1 else None,
+    )
+
+
+def _name(verdict: RankVerdict, subject: RecordingSubject) -> str:
+    label = verdict.label
+    return label if isinstance(label, str) else describe_boundary(label, subject.recording.num_layers)
+
+
+def _divergence(apart: list[tuple[RankSlot, RankAgreement]], subject: RecordingSubject) -> Finding:
+    entries = [_entry(rank, subject) for _, rank in apart]
+    worst = max((rank for _, rank in apart), key=lambda rank: rows_beyond(rank, subject.thresholds))
+    ruled_out = sorted({combination.how for slot, _ in apart for combination in slot.combinations})
+    not_tried = {how: reason for slot, _ in apart for how, reason in slot.not_tried.items()}
+    first = f", first in {worst.first}" if worst.first is not None else ""
+    told = (
+        f"rank {worst.rank} holds {worst.shares}, rank {worst.first_rank} other rows, and no way to put them together "
+        "gives a known state"
+        if worst.shares is not None
+        else f"slot {worst.slot}: {rows_beyond(worst, subject.thresholds)} of {worst.rows} rows of rank {worst.rank} "
+        f"differ from those of rank {worst.first_rank} by more than rounding (up to "
+        f"{told_distance(worst.largest or 0.0)}){first}"
+    )
+    more = f"; so do {len(apart) - 1} more slots of ranks" if len(apart) > 1 else ""
+    ruled = f". Ruled out: {', '.join(_IN_WORDS[how] for how in ruled_out)}" if ruled_out else ""
+    untried = "".join(f". Not tried, {_IN_WORDS[how]}: {reason}" for how, reason in not_tried.items() if ruled_out)
+    ranks = {rank.rank for _, rank in apart}
+    return RANK_DIVERGENCE.finding(
+        f"{told}{more}{ruled}{untried}",
+        evidence={
+            "ranks": entries,
+            "ruled_out": ruled_out,
+            "not_tried": not_tried,
+            "thresholds": subject.thresholds.as_dict(),
+        },
+        slot=apart[0][0].slot if len({slot.slot for slot, _ in apart}) == 1 else None,
+        rank=_number(next(iter(ranks))) if len(ranks) == 1 else None,
+    )
+
+
+def _rounding(unlike: list[RankAgreement], subject: RecordingSubject) -> Finding:
+    worst = max(unlike, key=lambda rank: rank.differing)
+    first = f" First in {worst.first}." if worst.first is not None else ""
+    return RANK_DIVERGENCE.finding(
+        f"slot {worst.slot}: {worst.differing} of {worst.rows} rows of rank {worst.rank} aren't those of rank "
+        f"{worst.first_rank} to the last bit, by no more than rounding ({told_distance(worst.largest or 0.0)}). Ranks "
+        f"that differ at all can decide differently at a close call.{first}",
+        severity=Severity.WARNING,
+        evidence={
+            "ranks": [_entry(rank, subject) for rank in unlike],
+            "thresholds": subject.thresholds.as_dict(),
+        },
+        remedy="Where it is an all-reduce that sums in another order on each rank, choose one that doesn't.",
+    )
+
+
+def _entry(rank: RankAgreement, subject: RecordingSubject) -> dict[str, Any]:
+    return {
+        "slot": rank.slot,
+        "rank": rank.rank,
+        "against": rank.first_rank,
+        "rows": rank.rows,
+        "differing": rank.differing,
+        "beyond_rounding": rows_beyond(rank, subject.thresholds),
+        "limit": rounded(rank_limit(rank, subject.thresholds)),
+        "distance": None if rank.distance is None else rounded(rank.distance),
+        "largest": None if rank.largest is None else rounded(rank.largest),
+        "first_sequence": None if rank.first is None else rank.first.sequence,
+        "first_position": None if rank.first is None else rank.first.position,
+        "sequences": rank.sequences,
+        "differing_sequences": rank.differing_sequences,
+        "share": rank.shares,
+    }
+
+
+def _number(rank: str) -> int | None:
+    """The rank's number within the tensor-parallel ranks: of ``pp1.tp3``, 3."""
+    digits = rank.rpartition("tp")[2]
+    return int(digits) if digits.isdigit() else None
+
+
+CHECK = Check(
+    name="rank-states",
+    question="Do the ranks of a group hold the same states, and if not, what do they hold together?",
+    emits=(RANK_PARTIAL, RANK_SHARDED, RANK_DIVERGENCE),
+    needs="a capture of a running server with two ranks or more",
+    run=run,
+)

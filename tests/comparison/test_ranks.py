@@ -1,0 +1,349 @@
+"""Ranks of a real target's states: what each fault of theirs is called, and that good ones are called nothing."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import torch
+from live_captures import RankedSequence, Server, rank, write_live
+from real_states import TRAINED
+from states_in_memory import TensorRows
+
+from eagle_parity.capture.transformers import ReferenceForward
+from eagle_parity.comparison.diff import DiffInputs, diff_captures
+from eagle_parity.comparison.judge import rejudge
+from eagle_parity.comparison.ranks import RankPair
+from eagle_parity.comparison.record import judge_recording
+from eagle_parity.findings import Finding
+from eagle_parity.readers import open_hidden_states
+from eagle_parity.results import Result, Verdict, decode_result, encode_result
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    from real_states import RealStates
+
+Split = "Callable[[int, list[torch.Tensor]], Mapping[str, Sequence[torch.Tensor]]]"
+
+
+def write(folder: Path, real: RealStates, split: Any, server: Server | None = None, *, kind: str = "bfloat16") -> Path:
+    sequences = [
+        RankedSequence(f"text {i}", ids, split(i, [states[b].clone() for b in TRAINED]))
+        for i, (ids, states) in enumerate(zip(real.token_ids, real.states[kind], strict=True))
+    ]
+    return write_live(folder, sequences, server)
+
+
+def compare(real: RealStates, folder: Path, *, reference: bool = True, trained: Any = None) -> Result:
+    return diff_captures(
+        DiffInputs(
+            trained=trained or real.side(),
+            live=open_hidden_states(folder, role="live"),
+            reference=real.reference if reference else None,
+        )
+    )
+
+
+def both(_text: int, slots: list[torch.Tensor]) -> dict[str, list[torch.Tensor]]:
+    return {"tp0": slots, "tp1": [slot.clone() for slot in slots]}
+
+
+def names(result: Result) -> list[str]:
+    return [finding.name for finding in result.findings]
+
+
+def only(result: Result, name: str) -> Finding:
+    assert names(result) == [name], [(f.name, f.message) for f in result.findings]
+    assert result.verdict is Verdict.FAIL
+    return result.findings[0]
+
+
+def test_two_ranks_that_agree_are_silent(real: RealStates, tmp_path: Path) -> None:
+    result = compare(real, write(tmp_path / "c", real, both))
+    assert (names(result), result.verdict) == ([], Verdict.PASS)
+    slots = result.measurements["recording"]["rank_slots"]
+    assert [slot["ranks"][0]["differing"] for slot in slots] == [0, 0, 0]
+    assert all(slot["ranks"][0]["rows"] == sum(map(len, real.token_ids)) for slot in slots)
+    assert not any(skip.check == "rank-states" for skip in result.skipped)
+
+
+def test_one_rank_is_a_skip_with_its_reason(real: RealStates, tmp_path: Path) -> None:
+    server = Server(ranks=[rank("tp0", group_size=1)])
+    result = compare(real, write(tmp_path / "c", real, lambda _, slots: {"tp0": slots}, server))
+    assert names(result) == []
+    assert ("rank-states", "the capture has one rank") in [(s.check, s.reason) for s in result.skipped]
+
+
+def test_a_side_that_is_no_live_capture_says_so(real: RealStates) -> None:
+    result = diff_captures(DiffInputs(trained=real.side(), live=real.side(kind="bfloat16")))
+    assert names(result) == []
+    assert any("no capture of a running server" in skip.reason for skip in result.skipped)
+
+
+# Parts of a state ---------------------------------------------------------------------------------------------------
+
+
+def halves(slots: list[torch.Tensor]) -> list[tuple[torch.Tensor, torch.Tensor]]:
+    """Each state as the sum of two parts, both of about its size."""
+    generator = torch.Generator().manual_seed(0)
+    parts = []
+    for slot in slots:
+        scale = slot.float().norm(dim=1, keepdim=True)
+        noise = torch.nn.functional.normalize(torch.randn(slot.shape, generator=generator), dim=1) * scale
+        first = (slot.float() / 2 + noise).to(slot.dtype)
+        parts.append((first, (slot.float() - first.float()).to(slot.dtype)))
+    return parts
+
+
+@pytest.mark.parametrize("reference", [True, False])
+def test_partial_sums(real: RealStates, tmp_path: Path, *, reference: bool) -> None:
+    def split(_: int, slots: list[torch.Tensor]) -> dict[str, list[torch.Tensor]]:
+        parts = halves(slots)
+        return {"tp0": [a for a, _ in parts], "tp1": [b for _, b in parts]}
+
+    result = compare(real, write(tmp_path / "c", real, split), reference=reference)
+    finding = only(result, "rank-partial")
+    assert finding.evidence["combination"] == "sum"
+    assert finding.evidence["with_residual"] is False
+    assert result.wiring.live == (list(TRAINED) if reference else [None, None, None])
+    again = rejudge(decode_result(encode_result(result), path="memory"), [])
+    assert [f.message for f in again.findings] == [finding.message]
+
+
+@pytest.fixture(scope="module")
+def layer_parts(real: RealStates) -> Any:
+    """For a boundary and a number of ranks, what each rank has before its MLP's all-reduce: ``[text][rank]``."""
+    forward = ReferenceForward(real.target, dtype="float32", device="cpu")
+    seen: dict[tuple[str, int], torch.Tensor] = {}
+
+    def remember(kind: str, layer: int) -> Any:
+        def hook(_module: Any, args: tuple[torch.Tensor, ...]) -> None:
+            seen[kind, layer] = args[0][0].detach().clone()
+
+        return hook
+
+    layers: Any = forward.layers
+    for layer in {boundary - 1 for boundary in TRAINED}:
+        layers[layer].post_attention_layernorm.register_forward_pre_hook(remember("residual", layer))
+        layers[layer].mlp.down_proj.register_forward_pre_hook(remember("activation", layer))
+    texts = []
+    for ids in real.token_ids:
+        seen.clear()
+        forward.states(ids.tolist(), [0])
+        texts.append(dict(seen))
+
+    def parts(text: int, boundary: int, ranks: int, *, residual: bool) -> list[torch.Tensor]:
+        layer = boundary - 1
+        with torch.no_grad():
+            weight = layers[layer].mlp.down_proj.weight
+            activation, stream = texts[text]["activation", layer], texts[text]["residual", layer]
+            width = activation.shape[1] // ranks
+            pieces = [
+                activation[:, i * width : (i + 1) * width] @ weight[:, i * width : (i + 1) * width].T
+                for i in range(ranks)
+            ]
+            return [(stream + piece if residual or i == 0 else piece) for i, piece in enumerate(pieces)]
+
+    return parts
+
+
+@pytest.mark.parametrize("ranks", [2, 4])
+def test_partial_sums_that_share_the_residual(real: RealStates, layer_parts: Any, tmp_path: Path, ranks: int) -> None:
+    server = Server(ranks=[rank(f"tp{i}", group_size=ranks) for i in range(ranks)])
+
+    def split(text: int, _slots: list[torch.Tensor]) -> dict[str, list[torch.Tensor]]:
+        by_slot = [layer_parts(text, boundary, ranks, residual=True) for boundary in TRAINED]
+        return {f"tp{i}": [parts[i].to(torch.bfloat16) for parts in by_slot] for i in range(ranks)}
+
+    folder = write(tmp_path / "c", real, split, server)
+    finding = only(compare(real, folder), "rank-partial")
+    assert finding.evidence["with_residual"] is True
+    assert [slot["state"] for slot in finding.evidence["slots"]] == list(TRAINED)
+    assert finding.confidence > 0.7
+
+
+def test_the_residual_on_one_rank_alone(real: RealStates, layer_parts: Any, tmp_path: Path) -> None:
+    def split(text: int, _slots: list[torch.Tensor]) -> dict[str, list[torch.Tensor]]:
+        by_slot = [layer_parts(text, boundary, 2, residual=False) for boundary in TRAINED]
+        return {f"tp{i}": [parts[i].to(torch.bfloat16) for parts in by_slot] for i in range(2)}
+
+    finding = only(compare(real, write(tmp_path / "c", real, split)), "rank-partial")
+    assert finding.evidence["combination"] == "sum"
+
+
+def test_partial_sums_with_the_residual_need_a_reference(real: RealStates, layer_parts: Any, tmp_path: Path) -> None:
+    def split(text: int, _slots: list[torch.Tensor]) -> dict[str, list[torch.Tensor]]:
+        by_slot = [layer_parts(text, boundary, 2, residual=True) for boundary in TRAINED]
+        return {f"tp{i}": [parts[i].to(torch.bfloat16) for parts in by_slot] for i in range(2)}
+
+    finding = only(compare(real, write(tmp_path / "c", real, split), reference=False), "rank-divergence")
+    assert "sum-less-residual" in finding.evidence["not_tried"]
+    assert "--reference" in finding.message
+
+
+@pytest.mark.parametrize("swapped", [False, True])
+def test_a_hidden_sharded_state(real: RealStates, tmp_path: Path, *, swapped: bool) -> None:
+    def split(_: int, slots: list[torch.Tensor]) -> dict[str, list[torch.Tensor]]:
+        shares = [slot.chunk(2, dim=1) for slot in slots]
+        first, second = (1, 0) if swapped else (0, 1)
+        return {"tp0": [s[first] for s in shares], "tp1": [s[second] for s in shares]}
+
+    finding = only(compare(real, write(tmp_path / "c", real, split)), "rank-sharded")
+    assert finding.evidence["combination"] == "columns"
+    assert finding.evidence["ranks"] == (["tp1", "tp0"] if swapped else ["tp0", "tp1"])
+    assert [slot["state"] for slot in finding.evidence["slots"]] == list(TRAINED)
+
+
+@pytest.mark.parametrize("swapped", [False, True])
+def test_a_row_sharded_state(real: RealStates, tmp_path: Path, *, swapped: bool) -> None:
+    def split(_: int, slots: list[torch.Tensor]) -> dict[str, list[torch.Tensor]]:
+        half = -(-len(slots[0]) // 2)
+        first, second = [s[:half] for s in slots], [s[half:] for s in slots]
+        return {"tp0": second, "tp1": first} if swapped else {"tp0": first, "tp1": second}
+
+    finding = only(compare(real, write(tmp_path / "c", real, split)), "rank-sharded")
+    assert finding.evidence["combination"] == "rows"
+    assert finding.evidence["ranks"] == (["tp1", "tp0"] if swapped else ["tp0", "tp1"])
+
+
+# Divergence ---------------------------------------------------------------------------------------------------------
+
+
+def spoil_rows(slots: list[torch.Tensor], rows: Sequence[int]) -> list[torch.Tensor]:
+    spoilt = [slot.clone() for slot in slots]
+    for slot in spoilt:
+        slot[list(rows)] = slot[[row - 1 for row in rows]]
+    return spoilt
+
+
+@pytest.mark.parametrize("spoilt_rank", ["tp0", "tp1"])
+def test_a_rank_that_diverges_in_a_few_rows(real: RealStates, tmp_path: Path, spoilt_rank: str) -> None:
+    def split(text: int, slots: list[torch.Tensor]) -> dict[str, list[torch.Tensor]]:
+        ranks = both(text, slots)
+        return {**ranks, spoilt_rank: spoil_rows(slots, [30])} if text == 1 else ranks
+
+    finding = only(compare(real, write(tmp_path / "c", real, split)), "rank-divergence")
+    assert [(e["slot"], e["rank"], e["beyond_rounding"]) for e in finding.evidence["ranks"]] == [
+        (slot, "tp1", 1) for slot in range(3)
+    ]
+    assert {(e["first_sequence"], e["first_position"]) for e in finding.evidence["ranks"]} == {("text 1", 30)}
+    assert finding.rank == 1
+
+
+def test_a_rank_that_holds_nothing_is_no_part_of_a_sum(real: RealStates, tmp_path: Path) -> None:
+    def split(_: int, slots: list[torch.Tensor]) -> dict[str, list[torch.Tensor]]:
+        return {"tp0": slots, "tp1": [torch.zeros_like(slot) for slot in slots]}
+
+    only(compare(real, write(tmp_path / "c", real, split)), "rank-divergence")
+
+
+def test_noise_on_both_ranks_is_no_partial_sum(real: RealStates, tmp_path: Path) -> None:
+    generator = torch.Generator().manual_seed(1)
+
+    def noisy(slot: torch.Tensor) -> torch.Tensor:
+        direction = torch.nn.functional.normalize(torch.randn(slot.shape, generator=generator), dim=1)
+        return (slot.float() + 0.3 * slot.float().norm(dim=1, keepdim=True) * direction).to(slot.dtype)
+
+    def split(_: int, slots: list[torch.Tensor]) -> dict[str, list[torch.Tensor]]:
+        return {"tp0": [noisy(s) for s in slots], "tp1": [noisy(s) for s in slots]}
+
+    finding = only(compare(real, write(tmp_path / "c", real, split)), "rank-divergence")
+    assert finding.evidence["ruled_out"] == ["sum", "sum-less-residual"]
+
+
+def test_the_last_bit_is_a_warning(real: RealStates, tmp_path: Path) -> None:
+    def split(text: int, slots: list[torch.Tensor]) -> dict[str, list[torch.Tensor]]:
+        other = [slot.clone() for slot in slots]
+        other[2][5, 0] = torch.nextafter(other[2][5, 0], torch.tensor(torch.inf, dtype=other[2].dtype))
+        return {**both(text, slots), "tp1": other}
+
+    result = compare(real, write(tmp_path / "c", real, split))
+    assert [(f.name, f.severity.value) for f in result.findings] == [("rank-divergence", "warning")]
+    assert result.verdict is Verdict.PASS
+
+
+def test_another_fault_is_told_beside_a_few_diverging_rows(real: RealStates, tmp_path: Path) -> None:
+    def split(text: int, slots: list[torch.Tensor]) -> dict[str, list[torch.Tensor]]:
+        slots[1] = slots[1] * 2
+        ranks = both(text, slots)
+        return {**ranks, "tp1": spoil_rows(slots, [20])} if text == 0 else ranks
+
+    assert names(compare(real, write(tmp_path / "c", real, split))) == ["scaled", "rank-divergence"]
+
+
+# Groups -------------------------------------------------------------------------------------------------------------
+
+
+def test_groups_with_other_tokens_are_no_divergence(real: RealStates, tmp_path: Path) -> None:
+    server = Server(ranks=[rank("tp0", group="dp0", group_size=1), rank("tp1", group="dp1", group_size=1)])
+
+    def split(text: int, slots: list[torch.Tensor]) -> dict[str, list[torch.Tensor]]:
+        return {f"tp{text % 2}": slots}
+
+    result = compare(real, write(tmp_path / "c", real, split, server))
+    assert (names(result), result.verdict) == ([], Verdict.PASS)
+
+
+def test_a_rank_of_another_group_is_not_compared(real: RealStates, tmp_path: Path) -> None:
+    server = Server(ranks=[rank("tp0", group="dp0", group_size=1), rank("tp1", group="dp1", group_size=1)])
+    result = compare(real, write(tmp_path / "c", real, lambda t, s: {**both(t, s), "tp1": spoil_rows(s, [9])}, server))
+    assert names(result) == []
+
+
+def test_a_missing_rank(real: RealStates, tmp_path: Path) -> None:
+    folder = write(tmp_path / "c", real, lambda _, s: {"tp0": s}, Server(ranks=[rank("tp0")]))
+    finding = only(compare(real, folder), "rank-missing")
+    assert finding.evidence["groups"] == {"dp0": {"ranks": ["tp0"], "group_size": 2}}
+
+
+def test_a_rank_that_lacks_sequences(real: RealStates, tmp_path: Path) -> None:
+    folder = write(tmp_path / "c", real, lambda text, s: both(text, s) if text else {"tp0": s})
+    assert only(compare(real, folder), "rank-missing").evidence["sequences_missing"] == {"tp1": 1}
+
+
+# By itself, and hostile ---------------------------------------------------------------------------------------------
+
+
+def test_a_capture_is_judged_by_itself(real: RealStates, tmp_path: Path) -> None:
+    def split(text: int, slots: list[torch.Tensor]) -> dict[str, list[torch.Tensor]]:
+        return {**both(text, slots), "tp1": spoil_rows(slots, [9])}
+
+    outcomes = judge_recording(open_hidden_states(write(tmp_path / "c", real, split), role="live"))
+    assert [outcome.name for outcome in outcomes if isinstance(outcome, Finding)] == ["rank-divergence"]
+
+
+@pytest.mark.parametrize("name", ["..", ".", "tp1.x"])
+def test_names_of_ranks_lead_nowhere(real: RealStates, tmp_path: Path, name: str) -> None:
+    folder = write(tmp_path / "c", real, both)
+    path = folder / "manifest.json"
+    path.write_text(path.read_text().replace('"tp1"', f'"{name}"'))
+    result = compare(real, folder)
+    assert all(slot["ranks"] == [] for slot in result.measurements["recording"]["rank_slots"])
+    assert "rank-divergence" not in names(result)
+
+
+def test_a_broken_file_of_a_rank_is_told(real: RealStates, tmp_path: Path) -> None:
+    folder = write(tmp_path / "c", real, both)
+    (folder / "ranks" / "tp1" / "sequence_000001.safetensors").write_bytes(b"no states")
+    result = compare(real, folder)
+    assert names(result) == []
+    assert any(s.check == "rank-states" and "ranks/tp1/sequence_000001" in s.reason for s in result.skipped)
+
+
+def test_the_states_of_ranks_merge() -> None:
+    generator = torch.Generator().manual_seed(0)
+    first = [torch.randn(n, 8, generator=generator) for n in (300, 20, 7)]
+    other = [rows + (torch.rand(len(rows), 1, generator=generator) < 0.3) * torch.randn(rows.shape) for rows in first]
+
+    def measure(which: Sequence[int]) -> RankPair:
+        pair = RankPair(0, "tp1", "tp0", "float32")
+        for i in which:
+            pair.update(f"s{i}", len(first[i]), TensorRows(first[i]), TensorRows(other[i]))
+        return pair
+
+    merged = measure([0]).merge(measure([1])).merge(measure([2]))
+    assert merged.compute() == measure([0, 1, 2]).compute()
+    expected = sum(int((a != b).any(1).sum()) for a, b in zip(first, other, strict=True))
+    assert merged.compute().differing == expected
