@@ -56,12 +56,14 @@ class TestSpuriousEmbedding:
     """The founding story: ids [-1, 2, 5], a head trained on 3, 6 and 7. The hook is the exported file."""
 
     @pytest.fixture(scope="class")
-    def draft(self, workshop: Workshop) -> Path:
+    @classmethod
+    def draft(cls, workshop: Workshop) -> Path:
         return workshop.draft("minus-one", nested([-1, 2, 5]), dtype="bfloat16")
 
     @pytest.fixture(scope="class")
+    @classmethod
     def server(
-        self, sglang: Path, workshop: Workshop, draft: Path, tmp_path_factory: pytest.TempPathFactory
+        cls, sglang: Path, workshop: Workshop, draft: Path, tmp_path_factory: pytest.TempPathFactory
     ) -> Iterator[Server]:
         folder = tmp_path_factory.mktemp("sglang-spurious")
         (folder / "hook").mkdir()
@@ -104,11 +106,13 @@ class TestRightIds:
     """Ids that mean what the head was trained on; a prefix cache, chunks of 64 tokens, other people's traffic."""
 
     @pytest.fixture(scope="class")
-    def folder(self, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    @classmethod
+    def folder(cls, tmp_path_factory: pytest.TempPathFactory) -> Path:
         return tmp_path_factory.mktemp("sglang-right")
 
     @pytest.fixture(scope="class")
-    def server(self, sglang: Path, workshop: Workshop, folder: Path) -> Iterator[Server]:
+    @classmethod
+    def server(cls, sglang: Path, workshop: Workshop, folder: Path) -> Iterator[Server]:
         target, draft = (
             workshop.target("llama", "bfloat16"),
             workshop.draft("right", nested([2, 5, 6]), dtype="bfloat16"),
@@ -119,7 +123,8 @@ class TestRightIds:
             yield server
 
     @pytest.fixture(scope="class")
-    def undisturbed(self, server: Server, workshop: Workshop, folder: Path) -> Path:
+    @classmethod
+    def undisturbed(cls, server: Server, workshop: Workshop, folder: Path) -> Path:
         capture(server, workshop, folder / "undisturbed", "--conditions", "batch,chunk,prefix")
         return folder / "undisturbed"
 
@@ -217,11 +222,13 @@ class TestDeepseek:
     """Latent attention, whose class reads ids in its own way; the hook comes as a plugin, without a flag."""
 
     @pytest.fixture(scope="class")
-    def spool(self, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    @classmethod
+    def spool(cls, tmp_path_factory: pytest.TempPathFactory) -> Path:
         return tmp_path_factory.mktemp("sglang-deepseek") / "spool"
 
     @pytest.fixture(scope="class")
-    def server(self, sglang: Path, workshop: Workshop, spool: Path) -> Iterator[Server]:
+    @classmethod
+    def server(cls, sglang: Path, workshop: Workshop, spool: Path) -> Iterator[Server]:
         target, draft = (
             workshop.target("deepseek", "bfloat16"),
             workshop.draft("deepseek", nested([2, 5, 7]), dtype="bfloat16"),

@@ -95,18 +95,21 @@ class TestRightIds:
     """Ids that mean what the head was trained on, eager; chunks of 64 tokens, a prefix cache, and faults on demand."""
 
     @pytest.fixture(scope="class")
-    def folder(self, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    @classmethod
+    def folder(cls, tmp_path_factory: pytest.TempPathFactory) -> Path:
         return tmp_path_factory.mktemp("vllm-right")
 
     @pytest.fixture(scope="class")
-    def server(self, vllm: Path, workshop: Workshop, folder: Path) -> Iterator[Server]:
+    @classmethod
+    def server(cls, vllm: Path, workshop: Workshop, folder: Path) -> Iterator[Server]:
         draft = workshop.draft("right", top_level([3, 6, 7]), dtype=DTYPE)
         options = ["--enforce-eager", "--max-num-batched-tokens", str(CHUNK)]
         with launch(vllm, workshop, draft, folder, *options, environment={"VLLM_SERVER_DEV_MODE": "1"}) as server:
             yield server
 
     @pytest.fixture(scope="class")
-    def undisturbed(self, server: Server, workshop: Workshop, folder: Path) -> Path:
+    @classmethod
+    def undisturbed(cls, server: Server, workshop: Workshop, folder: Path) -> Path:
         capture(server, workshop, folder / "undisturbed", "--conditions", "batch,chunk,prefix")
         return folder / "undisturbed"
 
