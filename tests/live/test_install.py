@@ -7,6 +7,7 @@ import subprocess
 from typing import TYPE_CHECKING
 
 import pytest
+
 from live.conftest import ROOT, packages
 
 if TYPE_CHECKING:
