@@ -25,21 +25,24 @@ if TYPE_CHECKING:
 
     from real_states import RealStates
 
-Split = "Callable[[int, list[torch.Tensor]], Mapping[str, Sequence[torch.Tensor]]]"
+pytestmark = pytest.mark.usefixtures("one_thread")
+
+TEXTS = (0, 1)
+"""Two sequences show what four would."""
 
 
 def write(folder: Path, real: RealStates, split: Any, server: Server | None = None, *, kind: str = "bfloat16") -> Path:
     sequences = [
         RankedSequence(f"text {i}", ids, split(i, [states[b].clone() for b in TRAINED]))
-        for i, (ids, states) in enumerate(zip(real.token_ids, real.states[kind], strict=True))
+        for i, ids, states in ((i, real.token_ids[i], real.states[kind][i]) for i in TEXTS)
     ]
     return write_live(folder, sequences, server)
 
 
-def compare(real: RealStates, folder: Path, *, reference: bool = True, trained: Any = None) -> Result:
+def compare(real: RealStates, folder: Path, *, reference: bool = True) -> Result:
     return diff_captures(
         DiffInputs(
-            trained=trained or real.side(),
+            trained=real.side(texts=TEXTS),
             live=open_hidden_states(folder, role="live"),
             reference=real.reference if reference else None,
         )
@@ -65,7 +68,7 @@ def test_two_ranks_that_agree_are_silent(real: RealStates, tmp_path: Path) -> No
     assert (names(result), result.verdict) == ([], Verdict.PASS)
     slots = result.measurements["recording"]["rank_slots"]
     assert [slot["ranks"][0]["differing"] for slot in slots] == [0, 0, 0]
-    assert all(slot["ranks"][0]["rows"] == sum(map(len, real.token_ids)) for slot in slots)
+    assert all(slot["ranks"][0]["rows"] == sum(len(real.token_ids[i]) for i in TEXTS) for slot in slots)
     assert not any(skip.check == "rank-states" for skip in result.skipped)
 
 
@@ -244,7 +247,8 @@ def test_noise_on_both_ranks_is_no_partial_sum(real: RealStates, tmp_path: Path)
 
     def noisy(slot: torch.Tensor) -> torch.Tensor:
         direction = torch.nn.functional.normalize(torch.randn(slot.shape, generator=generator), dim=1)
-        return (slot.float() + 0.3 * slot.float().norm(dim=1, keepdim=True) * direction).to(slot.dtype)
+        spoilt: torch.Tensor = slot.float() + 0.3 * slot.float().norm(dim=1, keepdim=True) * direction
+        return spoilt.to(slot.dtype)
 
     def split(_: int, slots: list[torch.Tensor]) -> dict[str, list[torch.Tensor]]:
         return {"tp0": [noisy(s) for s in slots], "tp1": [noisy(s) for s in slots]}
