@@ -12,12 +12,16 @@ import json
 import re
 from collections import defaultdict
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias
 
+import msgspec
+
+from eagle_parity.capture.format import MAX_HIDDEN_SIZE
 from eagle_parity.capture.spool import BOUNDARY_KEY, SPOOL_VERSION
 from eagle_parity.errors import InputError
-from eagle_parity.quoting import one_line
-from eagle_parity.wiring import EMBEDDING
+from eagle_parity.input_files import read_bounded
+from eagle_parity.quoting import one_line, plain
+from eagle_parity.wiring import EMBEDDING, MAX_BOUNDARIES
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -29,8 +33,59 @@ _PART = re.compile(r"(?P<rank>[a-z0-9.]{1,40})-(?P<part>[0-9]{6,})-(?P<kind>aux|
 _BESIDE = re.compile(rf"{re.escape(BOUNDARY_KEY)}[0-9]{{1,4}}")
 _RANK_FILE = re.compile(r"(?P<rank>[a-z0-9.]{1,40})\.json")
 MAX_RECORD_BYTES = 4 * 1024 * 1024
+_INTEGERS = {"I64", "I32"}
+
+_Text: TypeAlias = Annotated[str, msgspec.Meta(max_length=8192)]
+_Count: TypeAlias = Annotated[int, msgspec.Meta(ge=0, lt=2**53)]
+_Rank: TypeAlias = Annotated[int, msgspec.Meta(ge=0, lt=65_536)]
+_Layer: TypeAlias = Annotated[int, msgspec.Meta(ge=-MAX_BOUNDARIES, lt=MAX_BOUNDARIES)]
 MAX_RUNS_NAMED = 4
 """Gaps of a sequence that a message names."""
+
+
+class _Engine(msgspec.Struct):
+    name: _Text
+    version: _Text | None = None
+
+
+class _Target(msgspec.Struct):
+    num_layers: Annotated[int, msgspec.Meta(ge=1, lt=MAX_BOUNDARIES)] | None = None
+    hidden_size: Annotated[int, msgspec.Meta(ge=1, le=MAX_HIDDEN_SIZE)] | None = None
+    dtype: _Text | None = None
+    model_class: _Text | None = None
+    config: dict[str, Any] | None = None
+    layer_set: dict[_Text, list[_Layer]] | None = None
+
+
+class _Draft(msgspec.Struct):
+    model_class: _Text | None = None
+    fc_class: _Text | None = None
+    fc_weight: list[_Count] | None = None
+    normed_before_fc: bool = False
+    config: dict[str, Any] | None = None
+
+
+class _Facts(msgspec.Struct):
+    parallel: dict[_Text, _Rank] = {}
+    server: dict[_Text, bool | int | float | _Text | None] = {}
+    variants: dict[_Text, _Text] = {}
+    tap: _Text = ""
+    engine: _Engine | None = None
+    target: _Target | None = None
+    draft: _Draft | None = None
+
+
+class _Record(msgspec.Struct):
+    """What a record has to be like: what is read of it later on is of these types, whoever wrote it."""
+
+    rank: _Text
+    session: _Text
+    parts: _Count
+    tokens: _Count
+    limit: _Text | None
+    skipped: dict[_Text, _Count]
+    failures: list[_Text]
+    facts: _Facts
 
 
 @dataclass(frozen=True)
@@ -40,10 +95,17 @@ class RankRecord:
     Attributes:
         rank: its name.
         content: the record, JSON values; ``eagle_parity.capture.spool.rank_record`` has the keys.
+        unreadable: parts of this rank that can't be read, with the reason.
     """
 
     rank: str
     content: Mapping[str, Any]
+    unreadable: list[str] = field(default_factory=list)
+
+    @property
+    def failures(self) -> list[str]:
+        """What went wrong in this rank's hook, or with what it wrote."""
+        return [*self.content.get("failures", ()), *self.unreadable]
 
     @property
     def facts(self) -> Mapping[str, Any]:
@@ -59,7 +121,7 @@ class RankRecord:
 
     @property
     def group(self) -> str:
-        """The ranks that compute the same rows: one pipeline stage of one data-parallel replica."""
+        """The ranks that compute the same rows: those of one data-parallel replica, or of one part of its attention."""
         data = self.parallel.get("attn_dp_rank", 0) or self.parallel.get("dp_rank", 0)
         return f"dp{data}"
 
@@ -105,12 +167,16 @@ class Incomplete:
     Attributes:
         missing: runs of positions without a row, ends excluded.
         rows: rows that are there.
+        reason: what else is wrong with them, where it isn't that any is missing.
     """
 
     missing: tuple[tuple[int, int], ...]
     rows: int
+    reason: str = ""
 
     def __str__(self) -> str:
+        if self.reason:
+            return self.reason
         named = ", ".join(f"{start} to {stop - 1}" for start, stop in self.missing[:MAX_RUNS_NAMED])
         more = len(self.missing) - MAX_RUNS_NAMED
         return f"no rows of positions {named}" + (f" and {more} more gaps" if more > 0 else "")
@@ -120,6 +186,10 @@ class Incomplete:
 class _Part:
     path: Path
     mode: str
+    states: Mapping[str, tuple[str, int]]
+    """Dtype and width of each tensor that is a state."""
+    share: bool
+    """Whether the states are a rank's share of the rows, which says nothing of which ones these are."""
     rows: dict[int, torch.Tensor] = field(default_factory=dict)
     """Indices of each request's rows, int64."""
 
@@ -132,16 +202,14 @@ class SessionParts:
 
     Attributes:
         ranks: the records, by rank name.
-        unreadable: parts that can't be read, with the reason.
 
     Raises:
-        InputError: there is no such folder, or a record is of another version of the hook.
+        InputError: there is no such folder, or a record is no record of this version of the hook.
     """
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.ranks: dict[str, RankRecord] = {}
-        self.unreadable: list[tuple[str, str]] = []
         self._parts: dict[tuple[str, str, int], list[_Part]] = defaultdict(list)
         try:
             names = sorted(path.name for path in folder.iterdir())
@@ -152,9 +220,13 @@ class SessionParts:
         for name in names:
             if match := _RANK_FILE.fullmatch(name):
                 self.ranks[match["rank"]] = _read_record(folder / name, match["rank"])
-        for name in names:
-            if match := _PART.fullmatch(name):
-                self._index(folder / name, match["rank"], match["kind"])
+        matches = [
+            match
+            for name in names
+            if (match := _PART.fullmatch(name)) and match["rank"] in self.ranks and (folder / name).is_file()
+        ]
+        for match in sorted(matches, key=lambda match: int(match["part"])):  # the later row of a position counts
+            self._index(folder / match[0], match["rank"], match["kind"])
 
     def ranks_of(self, number: int) -> list[str]:
         """The ranks that stored rows of a request, in natural order."""
@@ -164,15 +236,31 @@ class SessionParts:
     def shape_of(self, rank: str, number: int) -> tuple[int, int, bool]:
         """How a request was computed: in how many forwards, from which position on, and whether it was alone in all."""
         parts = self._parts.get((rank, "aux", number), [])
-        collected = self._collect(rank, "aux", number)
-        first = min((int(rows["positions"].min()) for rows, _ in collected), default=0)
+        first = min((int(part.min()) for part in self._positions(rank, "aux", number)), default=0)
         return len(parts), first, all(len(part.rows) == 1 for part in parts)
+
+    def is_whole(self, rank: str, number: int, tokens: int, *, first: int = 0) -> bool:
+        """Whether a rank has every row of a request, and every row of the head's input where it has any of that.
+
+        Reads positions alone, so it may be asked again and again.
+
+        Args:
+            rank: whose rows.
+            number: of the request.
+            tokens: T, as it was sent.
+            first: the position that the sequence begins with.
+        """
+        has_draft = any(kind == "draft" and request == number for _, kind, request in self._parts)
+        return all(
+            self._order(rank, kind, number, tokens, first) for kind in ("aux", *(("draft",) if has_draft else ()))
+        )
 
     def assemble(self, rank: str, number: int, tokens: int, *, first: int = 0) -> AssembledRank | Incomplete:
         """One request's rows of one rank, in the order of their positions.
 
         Where a position was computed twice (an engine that preempted the request computes it again), the later row
-        counts: it is the one that the head was fed.
+        counts: it is the one that the head was fed. Where the rank's states are a share of the rows, they are given as
+        they are.
 
         Args:
             rank: whose rows.
@@ -180,52 +268,65 @@ class SessionParts:
             tokens: T, as it was sent.
             first: the position that the sequence begins with; rows before it are neither needed nor given.
         """
-        import torch
-
-        collected = self._collect(rank, "aux", number)
-        positions = torch.cat([rows["positions"] for rows, _ in collected]) if collected else torch.empty(0).long()
-        order = _latest(positions, tokens)[first:]
+        parts = self._parts.get((rank, "aux", number), [])
+        order = _latest(self._positions(rank, "aux", number), tokens)[first:]
         if (order < 0).any():
             runs = tuple((start + first, stop + first) for start, stop in _runs(order < 0))
             return Incomplete(runs, int((order >= 0).sum()))
+        reason = _unlike(parts)
+        if reason:
+            return Incomplete((), len(order), reason)
 
         def whole(name: str) -> torch.Tensor:
-            return torch.cat([rows[name] for rows, _ in collected])[order]
+            rows = self._rows("aux", rank, number, name)
+            return rows if parts[0].share and name in parts[0].states else rows[order]
 
-        names = set.intersection(*(set(rows) for rows, _ in collected))
+        names = set(parts[0].states)
         slots = _slots(whole, names, _hidden_size(self.ranks.get(rank)))
+        if isinstance(slots, str):
+            return Incomplete((), len(order), slots)
         return AssembledRank(
-            token_ids=whole("token_ids").to(torch.int64),
+            token_ids=whole("token_ids").to(_int64()),
             slots=slots,
             last_state=whole("last_state") if "last_state" in names else None,
             draft_input=self._draft_input(rank, number, tokens, first),
-            modes=tuple(dict.fromkeys(mode for _, mode in collected)),
-            forwards=len(collected),
+            modes=tuple(dict.fromkeys(part.mode for part in parts)),
+            forwards=len(parts),
             beside={
                 int(name.removeprefix(BOUNDARY_KEY)): whole(name) for name in sorted(names) if _BESIDE.fullmatch(name)
             },
         )
 
+    def _order(self, rank: str, kind: str, number: int, tokens: int, first: int) -> bool:
+        return bool((_latest(self._positions(rank, kind, number), tokens)[first:] >= 0).all())
+
     def _draft_input(self, rank: str, number: int, tokens: int, first: int) -> torch.Tensor | None:
+        parts = self._parts.get((rank, "draft", number), [])
+        order = _latest(self._positions(rank, "draft", number), tokens)[first:]
+        if not parts or parts[0].share or (order < 0).any() or _unlike(parts):
+            return None
+        return self._rows("draft", rank, number, "draft_input")[order]
+
+    def _positions(self, rank: str, kind: str, number: int) -> list[torch.Tensor]:
+        return self._read(kind, rank, number, "positions")
+
+    def _rows(self, kind: str, rank: str, number: int, name: str) -> torch.Tensor:
         import torch
 
-        collected = self._collect(rank, "draft", number)
-        if not collected:
-            return None
-        order = _latest(torch.cat([rows["positions"] for rows, _ in collected]), tokens)[first:]
-        if (order < 0).any():
-            return None
-        return torch.cat([rows["draft_input"] for rows, _ in collected])[order]
+        return torch.cat(self._read(kind, rank, number, name))
 
-    def _collect(self, rank: str, kind: str, number: int) -> list[tuple[dict[str, torch.Tensor], str]]:
-        from safetensors import safe_open
+    def _read(self, kind: str, rank: str, number: int, name: str) -> list[torch.Tensor]:
+        from safetensors import SafetensorError, safe_open
 
-        collected = []
+        read = []
         for part in self._parts.get((rank, kind, number), ()):
-            with safe_open(part.path, framework="pt") as file:
-                names = [name for name in file.keys() if name != "request"]  # noqa: SIM118  safe_open is no mapping
-                collected.append(({name: file.get_tensor(name)[part.rows[number]] for name in names}, part.mode))
-        return collected
+            try:
+                with safe_open(part.path, framework="pt") as file:
+                    tensor = file.get_tensor(name)
+            except (SafetensorError, OSError) as error:
+                raise InputError(part.path, f"can't be read any more ({one_line(error)})") from error
+            read.append(tensor if part.share and name in part.states else tensor[part.rows[number]])
+        return read
 
     def _index(self, path: Path, rank: str, kind: str) -> None:
         from safetensors import SafetensorError, safe_open
@@ -235,13 +336,63 @@ class SessionParts:
                 header = file.metadata() or {}
                 numbers = [int(number) for number in json.loads(header.get("requests", "[]"))]
                 request = file.get_tensor("request")
-        except (SafetensorError, OSError, ValueError, TypeError, KeyError) as error:
-            self.unreadable.append((path.name, one_line(error)))
+                slices = {name: file.get_slice(name) for name in file.keys()}  # noqa: SIM118  safe_open is no mapping
+                shapes = {name: tuple(one.get_shape()) for name, one in slices.items()}
+                dtypes = {name: str(one.get_dtype()) for name, one in slices.items()}
+            states, share = _checked_part(kind, numbers, request, shapes, dtypes)
+        except (SafetensorError, OSError, ValueError, TypeError, KeyError, RecursionError) as error:
+            self.ranks[rank].unreadable.append(f"{path.name} can't be read ({one_line(error)})")
             return
-        part = _Part(path, header.get("mode", ""))
+        part = _Part(path, header.get("mode", ""), states, share)
         for index, number in enumerate(numbers):
             part.rows[number] = (request == index).nonzero().flatten()
             self._parts[rank, kind, number].append(part)
+
+
+def _checked_part(
+    kind: str,
+    numbers: Sequence[int],
+    request: torch.Tensor,
+    shapes: Mapping[str, tuple[int, ...]],
+    dtypes: Mapping[str, str],
+) -> tuple[dict[str, tuple[str, int]], bool]:
+    """The states of a part, and whether they are a share of its rows.
+
+    Raises:
+        ValueError: it isn't what the spool says that a part is.
+        KeyError: a tensor is missing.
+    """
+    if request.ndim != 1 or request.dtype != _int64() or not 0 < len(set(numbers)) == len(numbers) <= len(request):
+        raise ValueError(f"request is {tuple(request.shape)} {request.dtype}, of {len(numbers)} requests")
+    rows = len(request)
+    for name in ("token_ids", "positions"):
+        if shapes[name] != (rows,) or dtypes[name] not in _INTEGERS:
+            raise ValueError(f"{name} is {shapes[name]} {dtypes[name]}, not ({rows},) of integers")
+    states = {name: shape for name, shape in shapes.items() if name not in {"request", "token_ids", "positions"}}
+    wanted = ("draft_input",) if kind == "draft" else ("slot.0", "packed")
+    if not any(name in states for name in wanted):
+        raise ValueError(f"it has no {' and no '.join(wanted)}")
+    share = False
+    for name, shape in states.items():
+        if len(shape) != 2 or not 0 < shape[0] <= rows or shape[1] < 1:  # noqa: PLR2004  rows, values
+            raise ValueError(f"{name} is {shape}, and the part has {rows} rows")
+        share |= shape[0] < rows
+    if share and len(numbers) > 1:
+        raise ValueError("a rank's share of the rows of several requests")
+    return {name: (dtypes[name], shape[1]) for name, shape in states.items()}, share
+
+
+def _unlike(parts: Sequence[_Part]) -> str:
+    """Why the forwards of one request can't be put together; empty where they can."""
+    if any(part.states != parts[0].states for part in parts):
+        return "its forwards recorded states of different kinds"
+    return "a rank's share of the rows of several forwards" if parts[0].share and len(parts) > 1 else ""
+
+
+def _int64() -> torch.dtype:
+    import torch
+
+    return torch.int64
 
 
 def is_spooled_name(name: object, rank: str) -> bool:
@@ -268,12 +419,17 @@ def draft_input_state(assembled: AssembledRank, *, normed: bool) -> Literal["equ
     return "equal" if torch.equal(torch.cat(assembled.slots, dim=1), assembled.draft_input) else "differs"
 
 
-def _slots(whole: Any, names: set[str], hidden_size: int | None) -> tuple[torch.Tensor, ...]:
+def _slots(whole: Any, names: set[str], hidden_size: int | None) -> tuple[torch.Tensor, ...] | str:
+    """The slots, or why they can't be told apart."""
     if "packed" in names:
         packed: torch.Tensor = whole("packed")
-        count = packed.shape[1] // hidden_size if hidden_size else 1
-        return tuple(packed.chunk(count, dim=1))
-    return tuple(whole(name) for name in sorted((n for n in names if n.startswith("slot.")), key=_natural))
+        if hidden_size is None or packed.shape[1] % hidden_size:
+            return f"its states are one tensor of {packed.shape[1]} values a row, no multiple of {hidden_size or 'H'}"
+        return tuple(packed.chunk(packed.shape[1] // hidden_size, dim=1))
+    slots = sorted((name for name in names if name.startswith("slot.")), key=_natural)
+    if slots != [f"slot.{index}" for index in range(len(slots))]:
+        return f"its slots are {', '.join(slots)}"
+    return tuple(whole(name) for name in slots)
 
 
 def _hidden_size(record: RankRecord | None) -> int | None:
@@ -282,10 +438,11 @@ def _hidden_size(record: RankRecord | None) -> int | None:
     return size if isinstance(size, int) and size > 0 else None
 
 
-def _latest(positions: torch.Tensor, tokens: int) -> torch.Tensor:
+def _latest(pieces: Sequence[torch.Tensor], tokens: int) -> torch.Tensor:
     """For each position below ``tokens`` the index of its last row; -1 where there is none."""
     import torch
 
+    positions = torch.cat(list(pieces)) if pieces else torch.empty(0).long()
     order = torch.full((tokens,), -1)
     inside = ((positions >= 0) & (positions < tokens)).nonzero().flatten()
     # An indexed assignment with repeated indices keeps any of them; the greatest is the latest.
@@ -315,11 +472,7 @@ def _natural(name: str) -> tuple[tuple[int, str], ...]:
 def _read_record(path: Path, rank: str) -> RankRecord:
     expected = f"a rank's record, spool_version {SPOOL_VERSION}"
     try:
-        if path.stat().st_size > MAX_RECORD_BYTES:
-            raise InputError(path, "too large", expected=expected)
-        content = json.loads(path.read_text("utf-8"))
-    except OSError as error:
-        raise InputError(path, error.strerror or str(error), expected=expected) from error
+        content = json.loads(read_bounded(path, MAX_RECORD_BYTES, expected=expected))
     except (ValueError, RecursionError) as error:
         raise InputError(path, f"not JSON ({one_line(error)})", expected=expected) from error
     version = content.get("spool_version") if isinstance(content, dict) else None
@@ -330,4 +483,10 @@ def _read_record(path: Path, rank: str) -> RankRecord:
             expected=expected,
             remedy="the hook in the server and this command are of different releases of eagle-parity: use one",
         )
+    try:
+        msgspec.convert(content, _Record)
+    except msgspec.ValidationError as error:
+        raise InputError(path, f"no rank's record ({one_line(error)})", expected=expected) from error
+    if content["rank"] != rank:
+        raise InputError(path, f"the record of {plain(content['rank'])}", expected=f"that of {rank}")
     return RankRecord(rank, content)

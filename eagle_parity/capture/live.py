@@ -7,16 +7,18 @@ to a request by its id and to a place in it by their position; the order in whic
 
 from __future__ import annotations
 
+import shutil
 import tempfile
 import time
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from eagle_parity.capture.assembly import Incomplete, SessionParts
+from eagle_parity.capture.assembly import SessionParts
 from eagle_parity.capture.format import Manifest, check_output
 from eagle_parity.capture.recorded import write_recording
 from eagle_parity.capture.sending import REQUESTS_NAME, Sent, read_sent, send_sequences
+from eagle_parity.capture.spool import MIN_FREE_BYTES
 from eagle_parity.errors import InputError
 
 if TYPE_CHECKING:
@@ -81,6 +83,8 @@ def capture_live(
         parts = _settled(server, sent, folder, Path(copy))
         manifest = write_recording(sent, parts, output, engine=engine, overwrite=overwrite)
         server.discard(sent.session)
+        # What was sent of an earlier capture, whose parts were out of reach then.
+        (Path(output) / REQUESTS_NAME).unlink(missing_ok=True)
     return LiveCapture(manifest, sent, time.perf_counter() - started)
 
 
@@ -100,7 +104,14 @@ def capture_from_parts(parts: str | Path, output: str | Path, *, engine: str | N
     folder = Path(parts)
     if sent.session not in folder.resolve().name and (folder / sent.session).is_dir():
         folder /= sent.session
-    manifest = write_recording(sent, SessionParts(folder), output, engine=engine, overwrite=True)
+    found = SessionParts(folder)
+    if not found.ranks or any(record.content["session"] != sent.session for record in found.ranks.values()):
+        raise InputError(
+            folder,
+            "parts of another capture" if found.ranks else "no parts of a capture",
+            expected=f"a copy of the folder {sent.session}",
+        )
+    manifest = write_recording(sent, found, output, engine=engine, overwrite=True)
     (Path(output) / REQUESTS_NAME).unlink(missing_ok=True)
     return LiveCapture(manifest, sent, time.perf_counter() - started)
 
@@ -122,11 +133,15 @@ def _settled(server: Server, sent: Sent, folder: Path, copy: Path) -> SessionPar
         if all(_is_whole(parts, request) for request in sent.requests) or time.monotonic() > deadline:
             break
         time.sleep(_POLL_SECONDS)
-        folder = server.fetch(sent.session, copy / sent.session)
+        try:
+            folder = server.fetch(sent.session, copy / sent.session)
+        except InputError:
+            break  # the server has died meanwhile: what was fetched before is what there is
     if not parts.ranks:
+        full = shutil.disk_usage(folder).free < MIN_FREE_BYTES
         raise InputError(
             folder,
-            "no rank recorded anything",
+            "no rank recorded anything" + (": No space left on the disk where it lies" if full else ""),
             expected="parts of the requests that were sent",
             remedy="the hook isn't in this server's workers, or it writes to another folder: see the server's log for"
             " lines with eagle-parity",
@@ -141,4 +156,4 @@ def _is_whole(parts: SessionParts, request: SentRequest) -> bool:
     tokens = len(request.token_ids)
     # Behind a warm prefix the first rows are in a cache: the last one tells that a rank is through.
     first = tokens - 1 if request.condition == "prefix" else 0
-    return not any(isinstance(parts.assemble(rank, request.number, tokens, first=first), Incomplete) for rank in ranks)
+    return all(parts.is_whole(rank, request.number, tokens, first=first) for rank in ranks)

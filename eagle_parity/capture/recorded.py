@@ -60,7 +60,9 @@ def write_recording(
     """
     output = Path(output)
     recording = _Recording(sent, parts, engine)
-    manifest = recording.write(((request, 0) for request in sent.under(None)), output, overwrite=overwrite)
+    lost = [IncompleteSequence(name=name, reason=reason) for name, reason in sent.lost]
+    alone = ((request, 0) for request in sent.under(None))
+    manifest = recording.write(alone, output, overwrite=overwrite, lost=lost)
     recorded: list[str] = []
     refused: dict[str, str] = {}
     for condition in sent.conditions:
@@ -113,9 +115,23 @@ class _Recording:
         # The mode without a draft keeps the name of the algorithm, by which its ids are read.
         return "speculative_draft_model_path" not in self.settings
 
-    def write(self, requests: Iterable[tuple[SentRequest, int]], output: Path, *, overwrite: bool) -> Manifest:
-        """One capture of these requests, each from a position on; the manifest tells which aren't whole."""
-        incomplete: list[IncompleteSequence] = []
+    def write(
+        self,
+        requests: Iterable[tuple[SentRequest, int]],
+        output: Path,
+        *,
+        overwrite: bool,
+        lost: Sequence[IncompleteSequence] = (),
+    ) -> Manifest:
+        """One capture of these requests, each from a position on; the manifest tells which aren't whole.
+
+        Args:
+            requests: with the position of each.
+            output: the capture's directory.
+            overwrite: see ``CaptureWriter``.
+            lost: sequences that were never answered.
+        """
+        incomplete = list(lost)
         writer: CaptureWriter | None = None
         try:
             for request, first_position in requests:
@@ -201,7 +217,7 @@ class _Recording:
             else:
                 whole[rank] = assembled
         if not whole:
-            failures = [f for record in self.parts.ranks.values() for f in record.content.get("failures", [])]
+            failures = [failure for record in self.parts.ranks.values() for failure in record.failures]
             return f"{reason}; the hook: {failures[0]}" if failures else reason
         return whole
 
@@ -284,7 +300,7 @@ def _live_rank(record: RankRecord) -> LiveRank:
         parallel=record.parallel,
         tokens=int(content.get("tokens") or 0),
         limit=content.get("limit"),
-        failures=[str(failure) for failure in content.get("failures") or []],
+        failures=record.failures,
         skipped={str(name): int(rows) for name, rows in skipped.items()},
     )
 

@@ -12,11 +12,12 @@ import msgspec
 
 from eagle_parity.capture.format import MAX_MANIFEST_BYTES, Acceptance
 from eagle_parity.capture.prompts import SkippedSequence, TokenSequence
-from eagle_parity.capture.spool import new_session, request_id
+from eagle_parity.capture.servers.server import NoAnswerError
+from eagle_parity.capture.spool import is_session, new_session, request_id
 from eagle_parity.errors import InputError, ParityError
 from eagle_parity.files import write_atomically
 from eagle_parity.input_files import read_bounded
-from eagle_parity.quoting import one_line
+from eagle_parity.quoting import one_line, plain
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -32,6 +33,9 @@ CONCURRENT_REQUESTS = 8
 """Of the conditions that want a full batch: below any engine's limit of running requests."""
 MIN_PREFIX_TOKENS = 2
 """A warm prefix needs a token before the rows that are compared, and these need one."""
+SILENCES = 2
+"""Requests without an answer, one after the other, after which the server is taken to be gone."""
+THE_REST = "(the sequences after these)"
 REQUESTS_NAME = "requests.json"
 _KIND: Literal["eagle-parity-requests"] = "eagle-parity-requests"
 
@@ -65,7 +69,9 @@ class Sent(msgspec.Struct, kw_only=True):
         architectures: of the target, as the server names them; empty where it doesn't.
         conditions: as they were asked for.
         requests: in the order in which they were answered.
-        skipped: sequences that weren't sent, or not answered, with reasons.
+        skipped: sequences that weren't sent, with reasons.
+        lost: sequences that were sent and not answered, or not sent because the ones before them weren't, with reasons:
+            the capture isn't the one that was asked for.
         acceptance: what the server counted meanwhile.
     """
 
@@ -79,6 +85,7 @@ class Sent(msgspec.Struct, kw_only=True):
     conditions: list[Condition] = []
     requests: list[SentRequest] = []
     skipped: list[Annotated[tuple[str, str], msgspec.Meta(description="name, reason")]] = []
+    lost: list[Annotated[tuple[str, str], msgspec.Meta(description="name, reason")]] = []
     acceptance: Acceptance | None = None
 
     def under(self, condition: Condition | None) -> list[SentRequest]:
@@ -100,9 +107,12 @@ def read_sent(folder: str | Path) -> Sent:
     path = Path(folder) / REQUESTS_NAME
     expected = f"what a capture left that could not reach its parts, {REQUESTS_NAME}"
     try:
-        return msgspec.json.decode(read_bounded(path, MAX_MANIFEST_BYTES, expected=expected), type=Sent)
+        sent = msgspec.json.decode(read_bounded(path, MAX_MANIFEST_BYTES, expected=expected), type=Sent)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise InputError(path, f"not JSON of that kind ({one_line(error)})", expected=expected) from error
+    if not is_session(sent.session):  # it becomes a folder's name
+        raise InputError(path, f"the session {plain(sent.session)}", expected=expected)
+    return sent
 
 
 def send_sequences(
@@ -124,13 +134,19 @@ def send_sequences(
 
     Raises:
         InputError: not one sequence was answered.
+        KeyboardInterrupt: Ctrl-C, before any was. Later on it ends the sending, and the rest is told as lost.
     """
     sender = _Sender(server, new_tokens, on_sequence)
     before = server.counters()
     with server.recording():
-        answered = sender.send_alone(sequences)
-        for condition in conditions:
-            sender.send_under(condition, answered)
+        try:
+            answered = sender.send_alone(sequences)
+            for condition in conditions:
+                sender.send_under(condition, answered)
+        except KeyboardInterrupt:
+            if not sender.sent.requests:
+                raise
+            sender.sent.lost.append((THE_REST, "not sent: interrupted"))
     sender.sent.conditions = list(conditions)
     sender.sent.acceptance = sender.acceptance(before)
     return sender.sent
@@ -156,25 +172,31 @@ class _Sender:
         """The ones that were answered."""
         longest = self.server.max_tokens()
         answered: list[TokenSequence] = []
-        former = ""
+        silent = 0
         for sequence in sequences:
             if isinstance(sequence, SkippedSequence):
-                self._skip(sequence.name, sequence.reason)
+                self.sent.skipped.append((sequence.name, sequence.reason))
                 continue
             self.on_sequence(sequence.name)
-            refusal = _unfit(sequence, longest) or self._send(sequence, None)
-            if refusal is None:
+            unfit = _unfit(sequence, longest)
+            if unfit is not None:
+                self.sent.skipped.append((sequence.name, unfit))
+                continue
+            error = self._send(sequence, None)
+            if error is None:
                 answered.append(sequence)
             else:
-                self._skip(sequence.name, refusal)
-                if refusal == former:
-                    break  # the server is gone: it would say the same of the others
-            former = refusal or ""
+                self.sent.lost.append((sequence.name, one_line(error)))
+            silent = silent + 1 if isinstance(error, NoAnswerError) else 0
+            if silent == SILENCES:
+                self.sent.lost.append((THE_REST, "not sent: the server doesn't answer any more"))
+                break
         if not answered:
-            told = "; the first: {}: {}".format(*self.sent.skipped[0]) if self.sent.skipped else ""
+            left_out = [*self.sent.lost, *self.sent.skipped]
+            told = "; the first: {}: {}".format(*left_out[0]) if left_out else ""
             raise InputError(
                 self.server.url,
-                f"nothing was captured, {len(self.sent.skipped)} sequences were skipped{told}",
+                f"nothing was captured, {len(left_out)} sequences were left out{told}",
                 expected="token sequences that the server answers",
             )
         return answered
@@ -191,7 +213,9 @@ class _Sender:
         with ThreadPoolExecutor(max_workers=CONCURRENT_REQUESTS) as pool:
             list(pool.map(lambda sequence: self._send(sequence, condition), sequences))
 
-    def _send(self, sequence: TokenSequence, condition: Condition | None, *, warm_tokens: int = 0) -> str | None:
+    def _send(
+        self, sequence: TokenSequence, condition: Condition | None, *, warm_tokens: int = 0
+    ) -> ParityError | None:
         """Why it wasn't answered, or None. A salt of its own keeps the cached prefixes of other requests out."""
         number, warm_number = self._next_number(), self._next_number()
         salt = f"{self.sent.session}.{number}"
@@ -201,7 +225,7 @@ class _Sender:
                 self._generate(sequence.token_ids[:warm_tokens], warm_number, salt, new_tokens=1)
             generation = self._generate(sequence.token_ids, number, salt, new_tokens=self.new_tokens)
         except ParityError as error:
-            return one_line(error)
+            return error
         request = SentRequest(
             number=number,
             name=sequence.name,
@@ -222,9 +246,6 @@ class _Sender:
         with self._lock:
             self._numbers += 1
             return self._numbers - 1
-
-    def _skip(self, name: str, reason: str) -> None:
-        self.sent.skipped.append((name, reason))
 
     def acceptance(self, before: Counters | None) -> Acceptance | None:
         """By the server's counters where it has them, else by what each answer says."""

@@ -384,6 +384,7 @@ def rank_record(session: _Session) -> dict[str, Any]:
     return {
         "spool_version": SPOOL_VERSION,
         "rank": session.rank,
+        "session": session.folder.name,
         "pid": os.getpid(),
         "parts": session.parts,
         "tokens": session.tokens,

@@ -37,6 +37,7 @@ _TOKENS = "Tokens"
 _LAUNCH = "Launching"
 
 API_KEY_ENV = "EAGLE_PARITY_API_KEY"
+TOKEN_ENV = "EAGLE_PARITY_TOKEN"  # noqa: S105  a variable's name
 NEW_TOKENS = 16
 """Generated after each sequence: enough verifications to count, few enough to cost nothing."""
 AUTO = "auto"
@@ -118,7 +119,8 @@ TokenOption: TypeAlias = Annotated[
     typer.Option(
         "--token",
         metavar="TOKEN",
-        help="The content of the spool's file token, where that folder is not within reach.",
+        help="The content of the spool's file token, where that folder is not within reach; better given in"
+        f" {TOKEN_ENV}, which no list of processes shows.",
         rich_help_panel=_SERVER,
     ),
 ]
@@ -528,6 +530,11 @@ def conclude_live(
     outcomes += [
         Skip(check=f"condition {name}", reason=reason) for name, reason in sorted(live.skipped_conditions.items())
     ]
+    # Whoever asked for these sequences has not got them: that is no success.
+    outcomes += [Skip(check=f"capture of {s.name}", reason=s.reason, blocks_verdict=True) for s in live.incomplete]
+    for rank in live.ranks:
+        told = [*rank.failures, *([f"it stopped at its limit, {rank.limit}"] if rank.limit else ())]
+        outcomes += [Skip(check=f"hook of {rank.name}", reason=reason) for reason in told]
     lacking = None if asked is None else missing_boundaries(manifest, asked.boundaries)
     if lacking is not None:
         outcomes.append(Skip(check="boundaries", reason=lacking, blocks_verdict=True))
