@@ -85,7 +85,12 @@ def reference_launch(
     found = extract(resolved.engine, name, version, target, numbers, accepted=accepted)
     if not isinstance(found, Extraction):
         raise UsageError(f"--boundaries: no reference of this target from {name}: {found.reason}")
-    notes = tuple(f"A known defect of this release: {defect}." for defect in found.defects)
+    values = (len(numbers) + 1) * target.hidden_size
+    size = (
+        f"Every rank writes up to {values:,} values a token to the spool: --sequences and --max-tokens of the capture"
+        " bound that."
+    )
+    notes = (size, *(f"A known defect of this release: {defect}." for defect in found.defects))
     if name.engine == "vllm":
         return _vllm(name, target, found, vllm_environment(version, spool), notes)
     return _sglang(version, target, found, spool, notes, exported=exported)

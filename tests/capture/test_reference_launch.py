@@ -50,7 +50,8 @@ def test_nothing_is_recorded_beside_what_the_list_reaches() -> None:
     found = launch("sglang@0.5.23", [3, 6])
     assert hook_of(found.flags)["config"] == {"spool": "/spool"}
     assert "model.norm" not in hook_of(found.flags)["target_modules"]
-    assert (found.records, found.notes) == ((3, 6), ())
+    assert (found.records, len(found.notes)) == ((3, 6), 1)
+    assert "384 values a token" in found.notes[0]
     assert hook_of(launch("sglang@0.5.23", None, DEEPSEEK).flags)["config"]["beside"] == [8]
 
 
