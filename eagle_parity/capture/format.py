@@ -195,6 +195,10 @@ class Acceptance(msgspec.Struct, frozen=True, kw_only=True):
         """Share of the drafted tokens that were accepted."""
         return None if not self.draft_tokens else self.accepted_tokens / self.draft_tokens
 
+    def told(self) -> dict[str, Any]:
+        """The counts and what follows from them, as results have them under ``measurements.acceptance``."""
+        return {**msgspec.to_builtins(self), "length": self.length, "rate": self.rate}
+
 
 class LiveRecording(msgspec.Struct, frozen=True, kw_only=True):
     """What only a running server can say.

@@ -29,7 +29,8 @@ if TYPE_CHECKING:
     from eagle_parity.capture.reference_launch import ReferenceLaunch
     from eagle_parity.capture.sending import Condition
     from eagle_parity.capture.servers.server import Server
-    from eagle_parity.results import Result
+    from eagle_parity.findings import Finding
+    from eagle_parity.results import Result, Skip
     from eagle_parity.wiring import Boundary
 
 _SERVER = "Server"
@@ -522,23 +523,23 @@ def conclude_live(
     import msgspec
 
     from eagle_parity.capture.reference_launch import missing_boundaries
+    from eagle_parity.comparison.record import judge_recording
+    from eagle_parity.readers import open_hidden_states
     from eagle_parity.results import Input, Skip, WiringSummary, conclude
 
     manifest, live = capture.manifest, capture.manifest.live
     assert live is not None  # noqa: S101  a capture of a server has it
-    outcomes = [Skip(check=f"capture of {name}", reason=reason) for name, reason in capture.sent.skipped]
-    outcomes += [
-        Skip(check=f"condition {name}", reason=reason) for name, reason in sorted(live.skipped_conditions.items())
+    outcomes: list[Finding | Skip] = [
+        Skip(check=f"capture of {name}", reason=reason) for name, reason in capture.sent.skipped
     ]
-    # Whoever asked for these sequences has not got them: that is no success.
-    outcomes += [Skip(check=f"capture of {s.name}", reason=s.reason, blocks_verdict=True) for s in live.incomplete]
-    for rank in live.ranks:
-        told = [*rank.failures, *([f"it stopped at its limit, {rank.limit}"] if rank.limit else ())]
-        outcomes += [Skip(check=f"hook of {rank.name}", reason=reason) for reason in told]
+    outcomes += judge_recording(open_hidden_states(output, role="live"))
+    if live.incomplete:
+        # Whoever asked for these sequences has not got them: that is no success.
+        told = f"{len(live.incomplete)} of the sequences that were sent are not in the capture"
+        outcomes.append(Skip(check="capture-complete", reason=told, blocks_verdict=True))
     lacking = None if asked is None else missing_boundaries(manifest, asked.boundaries)
     if lacking is not None:
         outcomes.append(Skip(check="boundaries", reason=lacking, blocks_verdict=True))
-    acceptance = live.acceptance
     measurements: dict[str, Any] = {
         "output": output,
         "engine": manifest.producer.engine,
@@ -560,16 +561,14 @@ def conclude_live(
         },
         "incomplete": msgspec.to_builtins(live.incomplete),
         "conditions": list(live.conditions),
-        "acceptance": None
-        if acceptance is None
-        else {**msgspec.to_builtins(acceptance), "length": acceptance.length, "rate": acceptance.rate},
+        "acceptance": None if live.acceptance is None else live.acceptance.told(),
         "seconds": round(capture.seconds, 2),
     }
     return conclude(
         "capture",
         outcomes=outcomes,
         fail_on=fail_on,
-        judged=True,  # a recording judges nothing: that it is complete is all that it can be asked
+        judged=True,  # by itself: that it is complete, and that its parts agree
         inputs=[
             Input(role="server", path=server, format=manifest.producer.engine, hidden_size=manifest.target.hidden_size),
             Input(

@@ -27,6 +27,7 @@ from eagle_parity.comparison.remedies import id_lists, with_id_lists
 from eagle_parity.comparison.sides import boundaries_of_reference, check_hidden_sizes, describe_side, with_measured
 from eagle_parity.comparison.thresholds import Thresholds
 from eagle_parity.comparison.views import look_at
+from eagle_parity.readers.live_capture import open_live
 from eagle_parity.results import FailOn, Input, conclude
 
 if TYPE_CHECKING:
@@ -86,8 +87,21 @@ def diff_captures(
         fail_on=fail_on,
         inputs=_describe_inputs(inputs),
         wiring=judgement.wiring,
-        measurements={**_plain(measurements), "identified": identified(judgement.comparison), "id_lists": lists},
+        measurements={
+            **_plain(measurements),
+            **_acceptance(inputs.live),
+            "identified": identified(judgement.comparison),
+            "id_lists": lists,
+        },
     )
+
+
+def _acceptance(states: HiddenStates) -> dict[str, Any]:
+    """What the server counted while it was captured, so that a result has symptom and cause together."""
+    live = open_live(states)
+    if live is None or live.live.acceptance is None:
+        return {}
+    return {"acceptance": live.live.acceptance.told()}
 
 
 def measure_diff(inputs: DiffInputs, progress: Callable[[str], None]) -> tuple[Measurements, DiffInputs]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from eagle_parity.reporters.document import Cell, Entries, Entry, Table, Tone
+from eagle_parity.reporters.sections.acceptance import accepted
 from eagle_parity.reporters.values import compact, words
 
 if TYPE_CHECKING:
@@ -51,20 +52,6 @@ def section(result: Result) -> list[Block]:
     if isinstance(acceptance, dict):
         found.append(accepted(acceptance))
     return found
-
-
-def accepted(acceptance: Mapping[str, Any]) -> Entries:
-    """What the server counted of drafts."""
-    drafted, drafts = acceptance.get("draft_tokens"), compact(acceptance.get("drafts"))
-    of = f" of {compact(drafted)} drafted" if drafted is not None else ""
-    entries = [
-        Entry(Cell("acceptance length"), compact(acceptance.get("length")), Tone.STRONG),
-        Entry(Cell("accepted"), f"{compact(acceptance.get('accepted_tokens'))}{of} tokens, in {drafts} drafts"),
-        Entry(Cell("counted by"), compact(acceptance.get("source"))),
-    ]
-    if acceptance.get("other_traffic"):
-        entries.append(Entry(Cell("includes"), "requests of others, if there were any", Tone.MUTED))
-    return Entries("Acceptance meanwhile", tuple(entries))
 
 
 def _entries(title: str, measured: Mapping[str, Any], names: tuple[str, ...]) -> Entries:

@@ -9,6 +9,7 @@ import msgspec
 from eagle_parity.comparison.measurements import Measurements, SlotMeasurement, measurements_of
 from eagle_parity.errors import InputError
 from eagle_parity.reporters.document import Cell, Entries, Entry, Table, Tone
+from eagle_parity.reporters.sections.recording import recording_blocks
 from eagle_parity.reporters.values import blocks, compact, words
 
 if TYPE_CHECKING:
@@ -48,7 +49,15 @@ def section(result: Result) -> list[Block]:
     except InputError:
         # A result of another release, or none of ours: shown by shape rather than not at all.
         return blocks("", result.measurements)
-    return [*_slots(measured, result.measurements.get("identified")), *_dimensions(measured), _coverage(measured)]
+    server: list[Block] = []
+    if measured.recording is not None:
+        server = recording_blocks(measured.recording, result.measurements.get("acceptance"))
+    return [
+        *_slots(measured, result.measurements.get("identified")),
+        *server,
+        *_dimensions(measured),
+        _coverage(measured),
+    ]
 
 
 def _slots(measured: Measurements, identified: object) -> list[Block]:
