@@ -21,6 +21,8 @@ from eagle_parity.capture.format import (
 )
 from eagle_parity.capture.launching import flags_against
 from eagle_parity.capture.vllm import EXTRACT
+from eagle_parity.engines.engine import EngineName
+from eagle_parity.engines.live_layers import live_boundaries, options_of
 from eagle_parity.errors import InputError
 from eagle_parity.wiring import EMBEDDING, POST_NORM
 
@@ -97,13 +99,14 @@ class _Recording:
         self.config = _mapping(self.target.get("config"))
         self.architectures = sent.architectures or [str(name) for name in self.config.get("architectures") or []]
         version = str(_mapping(self.facts.get("engine")).get("version") or sent.version or "unknown")
-        self.engine = engine or f"{sent.engine}@{version}"
         self.version = version
         self.settings: dict[str, bool | int | float | str | None] = {
             str(name): value
             for name, value in _mapping(self.facts.get("server")).items()
             if isinstance(value, bool | int | float | str)
         }
+        options = tuple(sorted(options_of(sent.engine, self.settings).items()))
+        self.engine = engine or str(EngineName(sent.engine, version, options))
 
     @property
     def is_reference(self) -> bool:
@@ -183,8 +186,6 @@ class _Recording:
 
     def _boundaries(self, first: AssembledRank) -> list[BoundaryEntry]:
         """What the live module's layer set means; unknown where it says nothing or another number of slots."""
-        from eagle_parity.engines.live_layers import live_boundaries
-
         found = live_boundaries(
             self.sent.engine,
             self.version,
