@@ -25,7 +25,8 @@ STAND_INS = (HERE / "stand_ins", HERE.parent / "engines_live" / "stand_ins")
 WORKER_PATCHES = HERE / "worker_patches"
 
 FIRST_PORT = 32_100
-LAST_PORT = 32_900
+_LANES, _PORTS_OF_A_RUN, _PORTS_OF_A_SERVER = 8, 100, 25
+"""SGLang takes some ports behind its own."""
 START_SECONDS = 900.0
 """A start takes one to two minutes on two idle cores, and these may be busy."""
 STOP_SECONDS = 15.0
@@ -255,7 +256,9 @@ def _cores(ranks: int) -> str:
 
 
 def _free_port() -> int:
-    for port in range(FIRST_PORT, LAST_PORT, 25):  # SGLang takes some ports behind its own
+    # A server binds its port only when it is up: two runs side by side begin at different ones.
+    first = FIRST_PORT + os.getpid() % _LANES * _PORTS_OF_A_RUN
+    for port in range(first, first + _PORTS_OF_A_RUN, _PORTS_OF_A_SERVER):
         with socket.socket() as probe:
             probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             try:
@@ -263,7 +266,7 @@ def _free_port() -> int:
             except OSError:
                 continue
             return port
-    raise ServerFailedError(f"no free port from {FIRST_PORT} to {LAST_PORT}")
+    raise ServerFailedError(f"no free port from {first} to {first + _PORTS_OF_A_RUN}")
 
 
 def _members(group: int) -> list[int]:
