@@ -121,7 +121,7 @@ class SglangServer:
                     "input_ids": list(token_ids),
                     "rid": request_id,
                     "extra_key": salt,
-                    "sampling_params": {"max_new_tokens": new_tokens, "temperature": 0, "ignore_eos": True},
+                    "sampling_params": {"max_new_tokens": new_tokens, "temperature": 0},
                 },
             ),
             "/generate",

@@ -167,7 +167,6 @@ class VllmServer:
                     # Sampling makes the ranks of a CPU server generate different tokens (vLLM issue 17498).
                     "temperature": 0,
                     "max_tokens": new_tokens,
-                    "ignore_eos": True,
                 },
                 headers={"X-Request-Id": request_id},
             ),
