@@ -57,6 +57,8 @@ SPOOL_VERSION = 1
 SPOOL_ENV = "EAGLE_PARITY_SPOOL"
 """Names the spool's folder where no option can: for hooks that are loaded as plugins."""
 MAX_TOKENS_ENV = "EAGLE_PARITY_MAX_TOKENS"
+TOKEN_ENV = "EAGLE_PARITY_TOKEN"  # noqa: S105  a variable's name
+"""Where a client is given the spool's token without its standing in the list of processes."""
 
 REQUEST_PREFIX = "eagle-parity."
 # An engine puts its own words around it: vLLM makes cmpl-<id>-0-1a2b3c4d of it.

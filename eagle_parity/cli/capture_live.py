@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, TypeAlias
 
 import typer
 
+from eagle_parity.capture.spool import TOKEN_ENV
 from eagle_parity.cli.options import (
     Color,
     ColorOption,
@@ -38,7 +39,6 @@ _TOKENS = "Tokens"
 _LAUNCH = "Launching"
 
 API_KEY_ENV = "EAGLE_PARITY_API_KEY"
-TOKEN_ENV = "EAGLE_PARITY_TOKEN"  # noqa: S105  a variable's name
 NEW_TOKENS = 16
 """Generated after each sequence: enough verifications to count, few enough to cost nothing."""
 AUTO = "auto"

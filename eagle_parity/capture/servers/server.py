@@ -8,7 +8,7 @@ import os
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
-from eagle_parity.capture.spool import SPOOL_ENV, read_token
+from eagle_parity.capture.spool import SPOOL_ENV, TOKEN_ENV, read_token
 from eagle_parity.errors import InputError, MissingExtraError, UsageError
 from eagle_parity.quoting import one_line, plain
 
@@ -27,8 +27,6 @@ ANSWER_SECONDS = 600.0
 MAX_ERROR_CHARS = 300
 MAX_ANSWER_BYTES = 128 * 1024**2
 """The token ids of a prompt of millions, or a piece of a file from each of a few ranks; more is no answer of ours."""
-TOKEN_ENV = "EAGLE_PARITY_TOKEN"  # noqa: S105  a variable's name
-"""Where the spool's token can be given without its standing in the list of processes."""
 
 
 class NoAnswerError(InputError):
