@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 from eagle_parity.capture.format import (
@@ -48,14 +49,18 @@ class LiveCapture:
     manifest: Manifest
     live: LiveRecording
 
-    @property
+    @cached_property
     def groups(self) -> dict[str, str]:
         """The group of every rank: ranks of one group compute the same rows."""
         return {rank.name: rank.group for rank in self.live.ranks}
 
     def sequence(self, name: str) -> CapturedSequence | None:
         """The manifest's entry of a sequence."""
-        return next((entry for entry in self.manifest.sequences if entry.name == name), None)
+        return self._entries.get(name)
+
+    @cached_property
+    def _entries(self) -> dict[str, CapturedSequence]:
+        return {entry.name: entry for entry in self.manifest.sequences}
 
     def ranks_of(self, entry: CapturedSequence) -> tuple[str, ...]:
         """The ranks of one group that recorded a sequence, the one of the main file first.
