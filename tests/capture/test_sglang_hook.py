@@ -14,7 +14,7 @@ from torch import nn
 
 from eagle_parity.capture import sglang
 from eagle_parity.capture.assembly import AssembledRank, Incomplete, SessionParts, draft_input_state
-from eagle_parity.capture.spool import new_session, read_token, request_id
+from eagle_parity.capture.spool import SPOOL_ENV, new_session, read_token, request_id
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -286,7 +286,7 @@ def test_a_wrappers_language_model_has_its_ids_from_the_batch(session: Session) 
 
 def test_flags_of_layers_are_read() -> None:
     model = Model()
-    model.layers_to_capture = None  # type: ignore[assignment]  some classes have it so
+    vars(model)["layers_to_capture"] = None  # some classes have it so
     for index in (0, 2):
         vars(model.layers[index])["_is_layer_to_capture"] = True
     assert sglang.layer_set(model) == {"flags": [0, 2]}
@@ -368,7 +368,7 @@ def test_a_folder_that_can_t_be_used_is_no_error(tmp_path: Path, caplog: pytest.
 def test_a_config_that_can_t_be_used_is_no_error(
     config: dict[str, Any], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    monkeypatch.delenv(sglang.SPOOL_ENV, raising=False)
+    monkeypatch.delenv(SPOOL_ENV, raising=False)
     monkeypatch.chdir(tmp_path)
     assert sglang.factory(config)(nn.Identity(), (), None) is None
 
@@ -439,10 +439,10 @@ def test_the_plugin_hooks_what_is_loaded(session: Session, monkeypatch: pytest.M
         register=lambda target, hook, kind: registered.update({target: (hook, kind)})
     )
     monkeypatch.setitem(sys.modules, registry.__name__, registry)
-    monkeypatch.delenv(sglang.SPOOL_ENV, raising=False)
+    monkeypatch.delenv(SPOOL_ENV, raising=False)
     sglang.register()
     assert registered == {}
-    monkeypatch.setenv(sglang.SPOOL_ENV, str(session.spool))
+    monkeypatch.setenv(SPOOL_ENV, str(session.spool))
     sglang.register()
     ((target_name, (after_load, kind)),) = registered.items()
     assert target_name == "sglang.srt.model_executor.model_runner.ModelRunner.load_model"

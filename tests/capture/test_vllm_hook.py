@@ -1,0 +1,515 @@
+"""The hook in vLLM, on objects with the names that vLLM's have: the V1 runner with its drafter, the V2 speculator."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import functools
+import json
+import sys
+from types import ModuleType, SimpleNamespace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from eagle_parity.capture import vllm
+from eagle_parity.capture.assembly import AssembledRank, SessionParts, draft_input_state
+from eagle_parity.capture.spool import SPOOL_ENV, new_session, proof, read_token, request_id
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+HIDDEN, SLOTS = 4, 3
+
+
+class Config:
+    def to_dict(self) -> dict[str, Any]:
+        return {"architectures": ["LlamaForCausalLM"]}
+
+
+class Target(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.model = nn.Module()
+        vars(self.model)["aux_hidden_state_layers"] = (2, 4, 6)
+
+
+class Head(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.model = nn.Module()
+        self.model.fc = nn.Linear(SLOTS * HIDDEN, HIDDEN)
+
+    def combine_hidden_states(self, hidden_states: torch.Tensor) -> torch.Tensor:
+        combined: torch.Tensor = self.model.fc(hidden_states)
+        return combined
+
+
+class Drafter:
+    """``SpecDecodeBaseProposer`` (``v1/spec_decode/llm_base_proposer.py``)."""
+
+    def __init__(self) -> None:
+        self.model = Head()
+
+    def propose(
+        self,
+        num_speculative_tokens: int,
+        target_token_ids: torch.Tensor,
+        target_positions: torch.Tensor,
+        target_hidden_states: torch.Tensor,
+        common_attn_metadata: Any,
+    ) -> torch.Tensor:
+        del target_token_ids, target_positions, common_attn_metadata
+        return self.model.combine_hidden_states(target_hidden_states)[:num_speculative_tokens]
+
+
+class V1Runner:
+    """``GPUModelRunner`` (``v1/worker/gpu_model_runner.py``)."""
+
+    def __init__(self) -> None:
+        self.model = Target()
+        self.drafter = Drafter()
+        self.input_ids = SimpleNamespace(gpu=torch.zeros(64, dtype=torch.int32))
+        self.positions = torch.zeros(64, dtype=torch.int64)
+        self.mrope = False
+        self.input_batch = SimpleNamespace(req_ids=[], num_prompt_tokens=np.zeros(8, dtype=np.int32))
+
+    def get_model(self) -> nn.Module:
+        return self.model
+
+    def _get_positions(self, num_tokens: int) -> torch.Tensor:
+        positions = self.positions[:num_tokens]
+        return positions.expand(3, -1) if self.mrope else positions
+
+    def propose_draft_token_ids(
+        self,
+        scheduler_output: Any,
+        hidden_states: torch.Tensor,
+        aux_hidden_states: list[torch.Tensor] | None,
+        common_attn_metadata: Any,
+    ) -> torch.Tensor:
+        count = scheduler_output.total_num_scheduled_tokens
+        return self.drafter.propose(
+            2,
+            self.input_ids.gpu[:count],
+            self._get_positions(count),
+            torch.cat([state[:count] for state in aux_hidden_states or [hidden_states]], dim=-1),
+            common_attn_metadata,
+        )
+
+    def step(self, spans: Sequence[tuple[str, int, int, int]], *, padding: int = 0) -> torch.Tensor:
+        """One forward; of each request the first and the last position, and the length of its prompt."""
+        positions = torch.cat([torch.arange(start, stop) for _, start, stop, _ in spans])
+        count = len(positions)
+        self.positions[:count] = positions
+        self.input_ids.gpu[:count] = positions.int() + 100
+        self.input_batch.req_ids = [name for name, *_ in spans]
+        self.input_batch.num_prompt_tokens[: len(spans)] = [prompt for *_, prompt in spans]
+        starts = torch.tensor([0, *np.cumsum([stop - start for _, start, stop, _ in spans])])
+        metadata = SimpleNamespace(query_start_loc_cpu=starts, num_actual_tokens=count)
+        return self.propose_draft_token_ids(
+            SimpleNamespace(total_num_scheduled_tokens=count),
+            torch.zeros(count + padding, HIDDEN),
+            states(positions, padding),
+            metadata,
+        )
+
+
+class Speculator:
+    """``BaseSpeculator`` (``v1/worker/gpu/spec_decode/speculator.py``)."""
+
+    def __init__(self) -> None:
+        self.model = Head()
+
+    def propose(
+        self,
+        input_batch: Any,
+        last_hidden_states: torch.Tensor,
+        aux_hidden_states: list[torch.Tensor] | None,
+        dummy_run: bool = False,
+        is_profile: bool = False,
+    ) -> torch.Tensor:
+        del dummy_run, is_profile, input_batch
+        return self.model.combine_hidden_states(torch.cat(aux_hidden_states or [last_hidden_states], dim=-1))
+
+
+class V2Runner:
+    """``GPUModelRunner`` (``v1/worker/gpu/model_runner.py``)."""
+
+    def __init__(self) -> None:
+        self.model = Target()
+        self.speculator = Speculator()
+
+    def get_model(self) -> nn.Module:
+        return self.model
+
+    def step(self, spans: Sequence[tuple[str, int, int, int]], *, padding: int = 0, **more: Any) -> torch.Tensor:
+        positions = torch.cat([torch.arange(start, stop) for _, start, stop, _ in spans])
+        padded = torch.cat([positions, torch.zeros(padding, dtype=torch.int64)])
+        batch = SimpleNamespace(
+            # Behind num_reqs stand the dummies that pad the batch.
+            req_ids=[*(name for name, *_ in spans), "dummy"],
+            num_reqs=len(spans),
+            query_start_loc_np=np.cumsum([0, *(stop - start for _, start, stop, _ in spans), padding]),
+            prefill_len_np=np.array([prompt for *_, prompt in spans] + [0]),
+            input_ids=padded.int() + 100,
+            positions=padded,
+        )
+        return self.speculator.propose(batch, torch.zeros(len(padded), HIDDEN), states(positions, padding), **more)
+
+
+def states(positions: torch.Tensor, padding: int) -> list[torch.Tensor]:
+    rows = torch.cat([positions, torch.zeros(padding, dtype=torch.int64)])[:, None].float()
+    return [rows + torch.arange(HIDDEN) / 10 + slot for slot in range(SLOTS)]
+
+
+def worker_of(runner: Any) -> Any:
+    model = SimpleNamespace(
+        hf_config=Config(),
+        get_total_num_hidden_layers=lambda: 8,
+        get_hidden_size=lambda: HIDDEN,
+        dtype=torch.float32,
+        enforce_eager=True,
+        model="target",
+        quantization=None,
+    )
+    config = SimpleNamespace(
+        model_config=model,
+        cache_config=SimpleNamespace(enable_prefix_caching=True),
+        scheduler_config=SimpleNamespace(max_num_batched_tokens=64),
+        compilation_config=SimpleNamespace(mode=3, cudagraph_mode=None),
+        parallel_config=SimpleNamespace(data_parallel_size=1, data_parallel_rank=0),
+        speculative_config=SimpleNamespace(
+            method="eagle3", model="head", draft_model_config=SimpleNamespace(hf_config=Config())
+        ),
+    )
+
+    class Worker(vllm.CaptureMethods):
+        model_runner = runner
+        vllm_config = config
+
+    return Worker()
+
+
+class Session:
+    def __init__(self, spool: Path) -> None:
+        self.spool, self.name = spool, new_session()
+
+    def rid(self, number: int) -> str:
+        return f"cmpl-{request_id(read_token(self.spool), self.name, number)}-0-1a2b3c4d"
+
+    @property
+    def parts(self) -> SessionParts:
+        return SessionParts(self.spool / self.name)
+
+    @property
+    def content(self) -> Any:
+        return self.parts.ranks["tp1"].content
+
+    def whole(self, number: int, tokens: int, first: int = 0) -> AssembledRank:
+        assembled = self.parts.assemble("tp1", number, tokens, first=first)
+        assert isinstance(assembled, AssembledRank), assembled
+        return assembled
+
+
+@pytest.fixture(autouse=True)
+def spool(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The parts of vLLM that the hook asks for its rank: one of two."""
+    state = ModuleType("vllm.distributed.parallel_state")
+    pipeline = SimpleNamespace(world_size=1, rank_in_group=0)
+    vars(state).update(
+        get_tensor_model_parallel_world_size=lambda: 2,
+        get_tensor_model_parallel_rank=lambda: 1,
+        get_pp_group=lambda: pipeline,
+    )
+    distributed = ModuleType("vllm.distributed")
+    vars(distributed)["parallel_state"] = state
+    for module in (ModuleType("vllm"), distributed, state):
+        monkeypatch.setitem(sys.modules, module.__name__, module)
+    monkeypatch.setenv(SPOOL_ENV, str(tmp_path / "spool"))
+    monkeypatch.setattr("eagle_parity.capture.spool.MIN_FREE_BYTES", 0)
+    return tmp_path / "spool"
+
+
+@pytest.fixture(params=["v1", "v2"])
+def server(request: pytest.FixtureRequest, spool: Path) -> tuple[Any, Any, Session]:
+    runner: Any = V1Runner() if request.param == "v1" else V2Runner()
+    worker = worker_of(runner)
+    started = worker.eagle_parity_start()
+    assert "error" not in started, started
+    return worker, runner, Session(spool)
+
+
+def test_facts_of_the_live_objects(server: tuple[Any, Any, Session]) -> None:
+    worker, runner, _ = server
+    facts = worker.eagle_parity_info()
+    assert facts["target"]["layer_set"] == {"list": [2, 4, 6]}
+    assert facts["parallel"] == {"tp_size": 2, "tp_rank": 1, "pp_size": 1, "pp_rank": 0, "dp_size": 1, "dp_rank": 0}
+    assert facts["server"]["runner"] == ("v1" if isinstance(runner, V1Runner) else "v2")
+    assert facts["draft"]["fc_weight"] == [HIDDEN, SLOTS * HIDDEN]
+    assert facts["capturing"] is True
+    assert json.loads(json.dumps(facts)) == facts
+
+
+def test_chunks_batches_and_other_people(server: tuple[Any, Any, Session]) -> None:
+    _, runner, session = server
+    runner.step([("other", 0, 3, 3), (session.rid(0), 0, 4, 7), (session.rid(1), 0, 2, 6)])
+    runner.step([(session.rid(1), 2, 6, 6), ("other", 3, 5, 3), (session.rid(0), 4, 7, 7)], padding=3)
+    runner.step([("other", 5, 9, 3)])
+    for number, tokens in ((0, 7), (1, 6)):
+        assembled = session.whole(number, tokens)
+        assert assembled.token_ids.tolist() == [100 + position for position in range(tokens)]
+        assert torch.equal(torch.stack(assembled.slots), torch.stack(states(torch.arange(tokens), 0)))
+        assert draft_input_state(assembled, normed=False) == "equal"
+    assert session.content["tokens"] == 13
+    assert session.parts.shape_of("tp1", 0) == (2, 0, False)
+
+
+def test_generated_tokens_are_counted_not_stored(server: tuple[Any, Any, Session]) -> None:
+    _, runner, session = server
+    runner.step([(session.rid(0), 0, 3, 3)])
+    runner.step([(session.rid(0), 3, 6, 3)])
+    # A chunk's end with drafts behind it.
+    runner.step([(session.rid(1), 0, 5, 4)])
+    assert session.content["tokens"] == 7
+    assert session.content["skipped"] == {"rows of generated tokens": 4}
+    assert session.whole(1, 4).forwards == 1
+
+
+def test_dummy_runs_are_left_out(spool: Path) -> None:
+    runner = V2Runner()
+    assert "error" not in worker_of(runner).eagle_parity_start()
+    session = Session(spool)
+    runner.step([(session.rid(0), 0, 3, 3)], dummy_run=True)
+    runner.step([(session.rid(0), 0, 3, 3)], is_profile=True)
+    assert not (spool / session.name).exists()
+
+
+def test_positions_in_three_rows(spool: Path) -> None:
+    runner = V1Runner()
+    runner.mrope = True
+    assert "error" not in worker_of(runner).eagle_parity_start()
+    session = Session(spool)
+    runner.step([(session.rid(0), 0, 5, 5)])
+    assert session.whole(0, 5).token_ids.tolist() == [100, 101, 102, 103, 104]
+
+
+def test_nothing_reaches_the_engine(server: tuple[Any, Any, Session], monkeypatch: pytest.MonkeyPatch) -> None:
+    _, runner, session = server
+
+    def broken(*_: object) -> None:
+        raise MemoryError("none left")
+
+    monkeypatch.setattr("eagle_parity.capture.spool._rows", broken)
+    assert runner.step([(session.rid(0), 0, 3, 3)]).shape[1] == HIDDEN
+    assert session.content["failures"] == ["MemoryError: none left"]
+
+
+@pytest.mark.parametrize("gone", ["num_prompt_tokens", "prefill_len_np"])
+def test_a_batch_that_is_unknown_is_refused_in_the_record(spool: Path, gone: str) -> None:
+    runner: Any = V1Runner() if gone == "num_prompt_tokens" else V2Runner()
+    assert "error" not in worker_of(runner).eagle_parity_start()
+    session = Session(spool)
+    batch = SimpleNamespace(req_ids=[session.rid(0)], num_reqs=1, query_start_loc_np=[0, 3])
+    if gone == "num_prompt_tokens":
+        runner.input_batch = batch
+        metadata = SimpleNamespace(query_start_loc_cpu=[0, 3], num_actual_tokens=3)
+        count = SimpleNamespace(total_num_scheduled_tokens=3)
+        runner.propose_draft_token_ids(count, torch.zeros(3, HIDDEN), states(torch.arange(3), 0), metadata)
+    else:
+        runner.speculator.propose(batch, torch.zeros(3, HIDDEN), states(torch.arange(3), 0))
+    assert "isn't read as the hook knows" in session.content["failures"][0]
+    assert gone in session.content["failures"][0]
+
+
+def test_a_release_whose_methods_are_unknown_is_refused_at_the_start() -> None:
+    class Other:
+        model = Head()
+
+        def propose(self, batch: Any, states: Any) -> Any:
+            return batch, states
+
+    runner: Any = V2Runner()
+    runner.speculator = Other()
+    worker = worker_of(runner)
+    assert "Other.propose of vLLM None has no input_batch" in worker.eagle_parity_start()["error"]
+    assert "propose" not in vars(runner.speculator)
+    assert worker.eagle_parity_info()["capturing"] is False
+
+
+@pytest.mark.parametrize(
+    ("runner", "told"),
+    [
+        (SimpleNamespace(), "no draft head"),
+        (SimpleNamespace(drafter=SimpleNamespace(propose=len, model=None)), "EAGLE-3"),
+    ],
+)
+def test_a_server_without_a_head_says_so(runner: Any, told: str) -> None:
+    runner.model = Target()
+    assert told in worker_of(runner).eagle_parity_start()["error"]
+
+
+def test_switched_off_nothing_is_wrapped(server: tuple[Any, Any, Session]) -> None:
+    worker, runner, session = server
+    worker.eagle_parity_start()
+    for _ in range(2):
+        assert worker.eagle_parity_stop() == {"rank": "tp1", "capturing": False}
+    drafter = runner.drafter if isinstance(runner, V1Runner) else runner.speculator
+    for owner in (runner, drafter, drafter.model):
+        assert not {"propose", "propose_draft_token_ids", "combine_hidden_states"} & set(vars(owner))
+    runner.step([(session.rid(0), 0, 3, 3)])
+    assert not (session.spool / session.name).exists()
+
+
+def test_what_another_plugin_had_wrapped_comes_back(spool: Path) -> None:
+    runner = V2Runner()
+    theirs = functools.partial(runner.speculator.propose)
+    vars(runner.speculator)["propose"] = theirs
+    worker = worker_of(runner)
+    assert "error" not in worker.eagle_parity_start()
+    session = Session(spool)
+    runner.step([(session.rid(0), 0, 3, 3)])
+    assert session.whole(0, 3).forwards == 1
+    worker.eagle_parity_stop()
+    assert vars(runner.speculator)["propose"] is theirs
+
+
+def test_files_come_back_in_pieces(server: tuple[Any, Any, Session], monkeypatch: pytest.MonkeyPatch) -> None:
+    worker, runner, session = server
+    runner.step([(session.rid(0), 0, 3, 3)])
+    monkeypatch.setattr(vllm, "MAX_CHUNK_BYTES", 100)
+    files = worker.eagle_parity_files(session.name)["files"]
+    assert sorted(files) == ["tp1-000000-aux.safetensors", "tp1-000001-draft.safetensors", "tp1.json"]
+    for name, size in files.items():
+        data = b""
+        while len(data) < size:
+            data += base64.b64decode(worker.eagle_parity_read(session.name, name, len(data))["data"])
+        assert data == (session.spool / session.name / name).read_bytes()
+
+
+@pytest.mark.parametrize(
+    ("session", "name"),
+    [
+        ("../../../etc", "passwd"),
+        ("..", "tp1.json"),
+        ("own", "../token"),
+        ("own", "tp1-../../token"),
+        ("own", "tp1-x/../../token.safetensors"),
+        ("own", "/etc/passwd"),
+        ("own", "tp0.json"),
+        ("own", "tp1-000000-aux.safetensors/../tp1.json"),
+        ("own", ".part-abc"),
+        ("", "token"),
+        ("０" * 12, "tp1.json"),  # noqa: RUF001  digits that isalnum takes
+        (7, "tp1.json"),
+    ],
+)
+def test_no_other_file_can_be_read(server: tuple[Any, Any, Session], session: Any, name: str) -> None:
+    worker, runner, own = server
+    runner.step([(own.rid(0), 0, 3, 3)])
+    assert "data" not in worker.eagle_parity_read(own.name if session == "own" else session, name, 0)
+    assert "data" in worker.eagle_parity_read(own.name, "tp1.json", 0)
+
+
+class Application:
+    """What ``attach_router`` uses of FastAPI."""
+
+    def __init__(self, ranks: Sequence[Any]) -> None:
+        self.ranks = ranks
+        self.state = SimpleNamespace(engine_client=self)
+        self.handler: Any = None
+
+    def post(self, path: str) -> Any:
+        assert path == vllm.ROUTE
+        return lambda handler: setattr(self, "handler", handler)
+
+    async def collective_rpc(self, method: str, kwargs: dict[str, Any]) -> list[Any]:
+        return [getattr(rank, method)(**kwargs) for rank in self.ranks]
+
+    def call(self, verb: str, body: bytes, headers: dict[str, str]) -> tuple[int, Any]:
+        async def stream() -> Any:
+            yield body[:5]
+            yield body[5:]
+
+        request = SimpleNamespace(headers=headers, app=self, stream=stream)
+        answer: tuple[int, Any] = asyncio.run(self.handler(verb, request))
+        return answer
+
+
+@pytest.fixture
+def application(server: tuple[Any, Any, Session], monkeypatch: pytest.MonkeyPatch) -> Application:
+    fastapi, responses = ModuleType("fastapi"), ModuleType("fastapi.responses")
+    vars(fastapi)["Request"] = SimpleNamespace
+    vars(responses)["JSONResponse"] = lambda content, status_code=200: (status_code, content)
+    monkeypatch.setitem(sys.modules, "fastapi", fastapi)
+    monkeypatch.setitem(sys.modules, "fastapi.responses", responses)
+    application = Application([server[0]])
+    vllm.CaptureEndpoint().attach_router(application)
+    return application
+
+
+def test_the_route_asks_for_proof(application: Application, spool: Path) -> None:
+    token, body = read_token(spool), b'{"session": ""}'
+    right = proof(token, "info", b"{}")
+    assert application.call("info", b"{}", {vllm.PROOF_HEADER: right})[0] == 200
+    for verb, sent, shown in (
+        ("info", b"{}", ""),
+        ("info", b"{}", token),
+        ("info", b"{}", "ü"),
+        ("info", body, right),
+        ("stop", b"{}", right),
+        ("info", b"x" * 100_000, proof(token, "info", b"x" * 100_000)),
+    ):
+        status, answer = application.call(verb, sent, {vllm.PROOF_HEADER: shown})
+        assert status == 403
+        assert token not in json.dumps(answer)
+
+
+@pytest.mark.parametrize(
+    ("verb", "body", "status"),
+    [
+        ("shutdown", b"{}", 404),
+        ("read", b"[", 500),
+        ("read", b'{"x": 1}', 500),
+        ("read", b"[1]", 500),
+        ("info", b"", 200),
+    ],
+)
+def test_the_route_takes_its_own_verbs_alone(
+    application: Application, spool: Path, verb: str, body: bytes, status: int
+) -> None:
+    assert application.call(verb, body, {vllm.PROOF_HEADER: proof(read_token(spool), verb, body)})[0] == status
+
+
+def test_the_methods_are_added_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    class WorkerBase:
+        pass
+
+    base = ModuleType("vllm.v1.worker.worker_base")
+    vars(base)["WorkerBase"] = WorkerBase
+    for name in ("vllm.v1", "vllm.v1.worker"):
+        monkeypatch.setitem(sys.modules, name, ModuleType(name))
+    monkeypatch.setitem(sys.modules, base.__name__, base)
+    vllm.register()
+    former = dict(vars(WorkerBase))
+    vllm.register()
+    assert dict(vars(WorkerBase)) == former
+    assert {name for name in former if name.startswith("eagle_parity_")} == {f"eagle_parity_{v}" for v in vllm._VERBS}
+
+
+@pytest.mark.parametrize(
+    ("target", "found"),
+    [
+        (Target(), {"list": [2, 4, 6]}),
+        (SimpleNamespace(language_model=Target()), {"list": [2, 4, 6]}),
+        (SimpleNamespace(get_language_model=Target), {"list": [2, 4, 6]}),
+        (SimpleNamespace(_output_aux_hidden_states_kwargs={"layer_4": 1, "layer_2": 1}), {"list": [4, 2]}),
+        (SimpleNamespace(), None),
+    ],
+)
+def test_layer_sets(target: Any, found: dict[str, list[int]] | None) -> None:
+    assert vllm.layer_set(target) == found
