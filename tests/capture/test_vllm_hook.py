@@ -41,7 +41,7 @@ class Target(nn.Module):
 class Head(nn.Module):
     def __init__(self) -> None:
         super().__init__()
-        self.model = nn.Module()
+        self.model: Any = nn.Module()
         self.model.fc = nn.Linear(SLOTS * HIDDEN, HIDDEN)
 
     def combine_hidden_states(self, hidden_states: torch.Tensor) -> torch.Tensor:
