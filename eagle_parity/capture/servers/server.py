@@ -270,8 +270,13 @@ def checked_url(url: str) -> str:
 
     if "://" not in url:
         url = f"http://{url}"
-    parts = urlsplit(url)
-    if parts.scheme not in {"http", "https"} or not parts.hostname:
+    try:
+        parts = urlsplit(url)
+        _ = parts.port  # reading it is what checks it
+        good = parts.scheme in {"http", "https"} and bool(parts.hostname)
+    except ValueError:
+        good = False
+    if not good:
         raise UsageError(f"--server {url!r}: expected an address such as http://127.0.0.1:30000")
     return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}"
 
