@@ -148,12 +148,9 @@ def _sglang(
     front = (EMBEDDING,) if EMBEDDING in beside else ()
     records = (*front, *found.boundaries, *(b for b in beside if b != EMBEDDING))
     if beside:
-        notes = (
-            f"No id gives {format_boundaries(beside)}: the hook records "
-            + ("it" if len(beside) == 1 else "them")
-            + " from the first layer's input and the final norm.",
-            *notes,
-        )
+        places = {EMBEDDING: "the first layer's input", target.num_layers: "the residual at the final norm"}
+        taken = " and ".join(f"boundary {boundary} is {places[boundary]}" for boundary in beside)
+        notes = (f"No id gives {format_boundaries(beside)}: the hook records that beside, {taken}.", *notes)
     if parse_version(version) >= parse_version(FIRST_SGLANG_WITH_MODE):
         flags = [
             *sglang_flags(version, spool, exported=exported, beside=beside),

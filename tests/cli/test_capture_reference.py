@@ -36,7 +36,7 @@ def test_sglang_s_flags_and_what_they_record(llama: str, capsys: pytest.CaptureF
     assert status == 0
     assert words[words.index("--return-aux-hidden-state-layer-ids") + 1] == "0"
     assert "# records the boundaries (0, 1, 2" in err
-    assert "# No id gives (0, 30): the hook records them" in err
+    assert "# No id gives (0, 30): the hook records that beside, boundary 0 is the first layer's input and" in err
 
 
 def test_environment_and_flags_are_a_line_each(llama: str, capsys: pytest.CaptureFixture[str]) -> None:
