@@ -179,7 +179,7 @@ class _Recording:
                 hidden_size=hidden_size,
             ),
             slots=self._boundaries(first),
-            last_state=None if first.last_state is None else POST_NORM,
+            last_state=None if _last_state(first) is None else POST_NORM,
             dtype=_DTYPES[dtype],
             overwrite=overwrite,
         )
@@ -206,7 +206,8 @@ class _Recording:
 
         tokens = len(request.token_ids)
         whole: dict[str, AssembledRank] = {}
-        reason = "no rank recorded it"
+        stopped = next((limit for r in self.parts.ranks.values() if (limit := r.content.get("limit"))), None)
+        reason = "no rank recorded it" + (f": the hook stopped at its limit ({stopped})" if stopped else "")
         for rank in self.parts.ranks_of(request.number):
             assembled = self.parts.assemble(rank, request.number, tokens, first=first_position)
             if isinstance(assembled, Incomplete):
@@ -245,7 +246,7 @@ class _Recording:
             request.name,
             first.token_ids,
             first.states,
-            last_state=first.last_state,
+            last_state=_last_state(first),
             loss_mask=None if mask is None else _tensor(mask[first_position:]),
             draft_input=different,
             draft_input_is=None if self.is_reference else state,
@@ -287,8 +288,16 @@ class _Recording:
         if condition == "chunk":
             return f"the scheduler split no sequence: start the server with {flags_against(self.sent.engine, 'chunk')}"
         if condition == "prefix":
-            return "no prefix was found in a cache: the server keeps none"
+            return (
+                "no prefix was found in a cache: the server keeps none, or in blocks longer than half of each sequence"
+            )
         return "no two sequences were computed together"
+
+
+def _last_state(rank: AssembledRank) -> torch.Tensor | None:
+    """``[T, H]``; None as well where the slots are shares of the hidden dimension, beside which it has no place."""
+    state = rank.last_state
+    return state if state is not None and state.shape[1] == rank.slots[0].shape[1] else None
 
 
 def _live_rank(record: RankRecord) -> LiveRank:
