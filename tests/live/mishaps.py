@@ -1,4 +1,4 @@
-"""Scenarios that both engines have to survive: a full disk, a killed server; and prompts through a chat template."""
+"""Scenarios that both engines share: a chat template, conditions, a full disk, a killed server."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from eagle_parity.capture.spool import read_token
 from live.captures import manifest, tensors
 from live.storage import small_disk
-from live.tool import run_json, run_tool, start_tool
+from live.tool import Ran, run_json, run_tool, start_tool
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -48,6 +48,19 @@ def check_chat_template(engine: str, server: Server, target: Path, folder: Path,
     assert found == wanted
 
 
+def check_conditions(capture: Path, compared: Ran, scenario: Scenario) -> None:
+    """What was recorded in a batch, in chunks and behind a warm prefix is what was recorded alone."""
+    scenario.expect("batch, chunk and prefix recorded, in each every slot as alone; no prefix-dependent")
+    conditions = compared.result["measurements"]["recording"]["conditions"]
+    found = {
+        each["name"]: f"{each['slots'][0]['sequences']} sequences, {max(slot['largest'] for slot in each['slots']):.2g}"
+        for each in conditions
+    }
+    scenario.find({**found, **manifest(capture)["live"]["skipped_conditions"]})
+    assert set(found) == {"batch", "chunk", "prefix"}
+    assert compared.errors == []
+
+
 def spool_of(server: Server) -> str:
     """Where a server of these tests has it."""
     return str(server.folder / "spool")
@@ -77,19 +90,22 @@ def check_killed(engine: str, server: Server, workshop: Workshop, folder: Path, 
     scenario.expect("SIGKILL in mid-capture: what was whole is readable, the manifest says complete: false")
     spool, output = server.folder / "spool", folder / "killed"
     words = ["capture", engine, "--server", server.url, "--prompts", str(workshop.prompts()), "--output", str(output)]
+    before = set(spool.glob("*/*.safetensors"))
     process = start_tool(*words, "--generate", _LONG_ANSWER, "--spool", str(spool))
     deadline = time.monotonic() + _WAIT_SECONDS
-    while len(list(spool.glob("*/*.safetensors"))) < _PARTS_BEFORE_KILL and time.monotonic() < deadline:
+    while len(set(spool.glob("*/*.safetensors")) - before) < _PARTS_BEFORE_KILL and time.monotonic() < deadline:
         assert process.poll() is None, process.communicate()
         time.sleep(0.05)
     server.kill()
     stdout, stderr = process.communicate(timeout=_WAIT_SECONDS)
+    scenario.find(f"exit {process.returncode}: {stderr.strip()[-200:]}")
     content: dict[str, Any] = manifest(output)
     whole = [sequence for sequence in content["sequences"] if tensors(output / sequence["file"])]
     inspected = run_json("inspect", str(output), expected={0, 1, 3})
+    lost = content["live"]["incomplete"]
     scenario.find(
         f"exit {process.returncode}, {len(whole)} sequences readable, complete {content['complete']}, inspect exit"
-        f" {inspected.status}; {(stderr.strip() or stdout.strip()).splitlines()[-1][:160]}"
+        f" {inspected.status}, {len(lost)} lost: {lost[0]['reason'][:120] if lost else stdout[:160]}"
     )
     assert whole
     assert content["complete"] is False

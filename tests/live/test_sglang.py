@@ -11,7 +11,7 @@ from eagle_parity.capture.launching import EXPORTED_NAME
 from eagle_parity.capture.spool import SPOOL_ENV
 from live.captures import draft_inputs, manifest, traffic, unequal_ranks
 from live.conftest import SGLANG
-from live.mishaps import check_chat_template, check_full_disk, check_killed
+from live.mishaps import check_chat_template, check_conditions, check_full_disk, check_killed
 from live.servers import STAND_INS, WORKER_PATCHES, Server, sglang_hook, sglang_server
 from live.tool import Ran, run_json
 from live.workshop import CHUNK, LENGTHS
@@ -151,18 +151,7 @@ class TestRightIds:
         assert draft_inputs(undisturbed) == {"equal"}
 
     def test_conditions(self, undisturbed: Path, workshop: Workshop, scenario: Scenario) -> None:
-        scenario.expect("batch, chunk and prefix recorded, each equal to the trained states")
-        live = manifest(undisturbed)["live"]
-        assert live["skipped_conditions"] == {}
-        assert live["conditions"] == ["batch", "chunk", "prefix"]
-        found = {}
-        for name in live["conditions"]:
-            recorded = undisturbed / "conditions" / name
-            ran = compare(workshop, "llama", (3, 6, 7), recorded, expected={0})
-            found[name] = f"{len(manifest(recorded)['sequences'])} {ran.result['verdict']}"
-        scenario.find(found)
-        chunked = sum(length > CHUNK for length in LENGTHS)
-        assert found == {"batch": f"{len(LENGTHS)} pass", "chunk": f"{chunked} pass", "prefix": f"{len(LENGTHS)} pass"}
+        check_conditions(undisturbed, compare(workshop, "llama", (3, 6, 7), undisturbed, expected={0}), scenario)
 
     def test_acceptance(self, undisturbed: Path, scenario: Scenario) -> None:
         scenario.expect("drafts, drafted and accepted tokens of the capture's own requests")
