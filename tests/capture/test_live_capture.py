@@ -1,0 +1,372 @@
+"""Sending, gathering and writing down: with a server whose workers' spools are real."""
+
+from __future__ import annotations
+
+import json
+import stat
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import torch
+from recording_server import HIDDEN, SLOTS, RecordingServer, gone, states_of
+from safetensors.torch import load_file
+
+from eagle_parity.capture import live as live_module
+from eagle_parity.capture.format import read_manifest
+from eagle_parity.capture.live import capture_from_parts, capture_live
+from eagle_parity.capture.prompts import SkippedSequence, TokenSequence
+from eagle_parity.capture.sending import REQUESTS_NAME, THE_REST, read_sent
+from eagle_parity.capture.servers.server import Counters
+from eagle_parity.errors import InputError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+SEQUENCES = [TokenSequence("a", (5, 6, 7, 8, 9, 10)), TokenSequence("b", (1, 2, 3)), TokenSequence("c", (4, 4, 4, 4))]
+
+
+@pytest.fixture(autouse=True)
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("eagle_parity.capture.spool.MIN_FREE_BYTES", 0)
+    monkeypatch.setattr(live_module, "MIN_FREE_BYTES", 0)
+    monkeypatch.setattr(live_module, "SETTLE_SECONDS", 0.05)
+    monkeypatch.setattr(live_module, "_POLL_SECONDS", 0.01)
+
+
+@pytest.fixture
+def server(tmp_path: Path) -> RecordingServer:
+    return RecordingServer(tmp_path / "spool")
+
+
+def record(server: Any, output: Path, sequences: Sequence[Any] = SEQUENCES, **options: Any) -> Any:
+    return capture_live(server, iter(sequences), output, **options)
+
+
+def check_states(folder: Path, token_ids: Sequence[int], file: str, first: int = 0) -> None:
+    tensors = load_file(folder / file)
+    assert tensors["token_ids"].tolist() == list(token_ids[first:])
+    for index, slot in enumerate(states_of(token_ids)):
+        assert torch.equal(tensors[f"slot.{index}"], slot[first:])
+
+
+def test_every_sequence_of_every_rank(server: RecordingServer, tmp_path: Path) -> None:
+    names: list[str] = []
+    capture = record(server, tmp_path / "live", on_sequence=names.append)
+    manifest = read_manifest(tmp_path / "live")
+    assert manifest == capture.manifest
+    assert (manifest.complete, manifest.tokens, names) == (True, 13, ["a", "b", "c"])
+    assert manifest.producer.engine == "sglang@0.5.23"
+    assert manifest.slots == [1, 3, 5]
+    assert (manifest.target.name, manifest.target.hidden_size) == ("target", HIDDEN)
+    for sequence, written in zip(SEQUENCES, manifest.sequences, strict=True):
+        assert (written.name, written.ranks, written.draft_input) == (sequence.name, ["tp0", "tp1"], "equal")
+        check_states(tmp_path / "live", sequence.token_ids, written.file)
+        check_states(tmp_path / "live" / "ranks" / "tp1", sequence.token_ids, written.file)
+    assert manifest.live is not None
+    assert [rank.name for rank in manifest.live.ranks] == ["tp0", "tp1"]
+    assert manifest.live.layer_set == {"list": [1, 3, 5]}
+    assert server.recordings == ["on", "off"]
+    # What is in the capture is no longer in the spool.
+    assert [path.name for path in server.spool.iterdir()] == ["token"]
+    files = [path for path in (tmp_path / "live").rglob("*") if path.is_file()]
+    assert {stat.S_IMODE(path.stat().st_mode) for path in files} == {0o600}
+
+
+def test_each_request_has_a_number_and_a_salt_of_its_own(server: RecordingServer, tmp_path: Path) -> None:
+    server.cache = True
+    record(server, tmp_path / "live", [*SEQUENCES, TokenSequence("a again", SEQUENCES[0].token_ids)])
+    assert len({identifier for identifier, _, _ in server.sent}) == len({salt for _, salt, _ in server.sent}) == 4
+    assert read_manifest(tmp_path / "live").complete
+
+
+def test_the_token_is_in_nothing_that_is_written(server: RecordingServer, tmp_path: Path) -> None:
+    capture = record(server, tmp_path / "live")
+    capture.sent.save(tmp_path / "live")
+    for path in (tmp_path / "live").rglob("*"):
+        assert path.is_dir() or server.token.encode() not in path.read_bytes()
+    assert stat.S_IMODE((tmp_path / "live" / REQUESTS_NAME).stat().st_mode) == 0o600
+
+
+def test_what_can_t_be_sent_is_told(server: RecordingServer, tmp_path: Path) -> None:
+    odd = [SkippedSequence("s", "unreadable"), TokenSequence("empty", ()), TokenSequence("long", (1,) * 65)]
+    capture = record(server, tmp_path / "live", [*odd, *SEQUENCES])
+    reasons = dict(capture.sent.skipped)
+    assert reasons["s"] == "unreadable"
+    assert reasons["empty"] == "no tokens"
+    assert "--max-tokens" in reasons["long"]
+    assert capture.manifest.complete  # the server was never asked for them
+
+
+def test_nothing_to_send(server: RecordingServer, tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="nothing was captured, 1 sequences were left out; the first: s: unreadable"):
+        record(server, tmp_path / "live", [SkippedSequence("s", "unreadable")])
+    assert not (tmp_path / "live").exists()
+
+
+def test_a_server_that_dies_leaves_what_was_whole(server: RecordingServer, tmp_path: Path) -> None:
+    server.answers = lambda number, _: gone() if number >= 2 else None
+    many = [*SEQUENCES, *(TokenSequence(f"{i}", (i + 1, 2)) for i in range(100))]
+    capture = record(server, tmp_path / "live", many)
+    manifest = read_manifest(tmp_path / "live")
+    assert not manifest.complete
+    assert [sequence.name for sequence in manifest.sequences] == ["a"]
+    assert manifest.live is not None
+    assert [(lost.name, lost.reason.split(";")[0].rpartition(": ")[2]) for lost in manifest.live.incomplete] == [
+        ("b", "no answer"),
+        ("c", "no answer"),
+        (THE_REST, "not sent: the server doesn't answer any more".rpartition(": ")[2]),
+    ]
+    assert capture.sent.skipped == []
+    assert len(server.sent) == 1
+
+
+def test_a_refusal_of_one_is_no_reason_to_leave_the_others(server: RecordingServer, tmp_path: Path) -> None:
+    def refuse(number: int, _: object) -> None:
+        if number < 4:
+            raise InputError(server.url, "/generate was answered with 400 (too long)")
+
+    server.answers = refuse
+    capture = record(server, tmp_path / "live")
+    assert [sequence.name for sequence in capture.manifest.sequences] == ["c"]
+    assert [name for name, _ in capture.sent.lost] == ["a", "b"]
+    assert not capture.manifest.complete
+
+
+def test_a_server_that_dies_at_once(server: RecordingServer, tmp_path: Path) -> None:
+    server.answers = gone
+    with pytest.raises(InputError, match="nothing was captured, 3 sequences were left out; the first: a:"):
+        record(server, tmp_path / "live")
+    assert server.recordings == ["on", "off"]
+
+
+def test_an_interrupt_leaves_what_was_whole(server: RecordingServer, tmp_path: Path) -> None:
+    def interrupt(number: int, _: object) -> None:
+        if number >= 2:
+            raise KeyboardInterrupt
+
+    server.answers = interrupt
+    capture = record(server, tmp_path / "live")
+    assert capture.sent.lost == [(THE_REST, "not sent: interrupted")]
+    assert not read_manifest(tmp_path / "live").complete
+    assert server.recordings == ["on", "off"]
+    server.answers = lambda *_: interrupt(2, None)
+    with pytest.raises(KeyboardInterrupt):
+        record(server, tmp_path / "other")
+
+
+def test_a_server_that_can_t_be_reached_any_more_while_its_ranks_are_waited_for(
+    server: RecordingServer, tmp_path: Path
+) -> None:
+    times: list[int] = []
+
+    def once() -> None:
+        times.append(1)
+        if len(times) > 1:
+            gone()
+
+    server.fetched = once
+    server.ranks = server.ranks[:1]  # the other one never writes
+    capture = record(server, tmp_path / "live")
+    assert [sequence.ranks for sequence in capture.manifest.sequences] == [["tp0"]] * 3
+
+
+def test_parts_out_of_reach_are_finished_from_a_copy(server: RecordingServer, tmp_path: Path) -> None:
+    server.fetched = gone
+    with pytest.raises(InputError):
+        record(server, tmp_path / "live")
+    sent = read_sent(tmp_path / "live")
+    copy = (server.spool / sent.session).rename(tmp_path / "a copy")
+    capture = capture_from_parts(copy, tmp_path / "live")
+    assert (capture.manifest.complete, capture.manifest.tokens) == (True, 13)
+    assert not (tmp_path / "live" / REQUESTS_NAME).exists()
+
+
+def test_parts_of_another_session_are_refused(server: RecordingServer, tmp_path: Path) -> None:
+    for name in ("one", "two"):
+        server.fetched = gone
+        with pytest.raises(InputError):
+            record(server, tmp_path / name)
+    other = server.spool / read_sent(tmp_path / "two").session
+    with pytest.raises(InputError, match="parts of another capture"):
+        capture_from_parts(other, tmp_path / "one")
+    with pytest.raises(InputError, match="no parts of a capture"):
+        capture_from_parts(tmp_path, tmp_path / "one")
+    assert capture_from_parts(server.spool, tmp_path / "two").manifest.complete
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [{"session": "../../../etc"}, {"session": ""}, {"requests": [{"number": "x"}]}, {"kind": "other"}, {"requests": 7}],
+)
+def test_requests_that_are_none(server: RecordingServer, tmp_path: Path, changed: dict[str, Any]) -> None:
+    server.fetched = gone
+    with pytest.raises(InputError):
+        record(server, tmp_path / "live")
+    path = tmp_path / "live" / REQUESTS_NAME
+    path.write_text(json.dumps(json.loads(path.read_text()) | changed))
+    with pytest.raises(InputError, match="what a capture left"):
+        capture_from_parts(server.spool, tmp_path / "live")
+
+
+def test_conditions_that_are_fulfilled(server: RecordingServer, tmp_path: Path) -> None:
+    server.cache = True
+    server.chunk = 4
+    capture = record(server, tmp_path / "live", conditions=("chunk", "prefix"))
+    live = capture.manifest.live
+    assert live.conditions == ["chunk", "prefix"]
+    assert live.skipped_conditions == {}
+    chunks = read_manifest(tmp_path / "live" / "conditions" / "chunk")
+    assert [sequence.name for sequence in chunks.sequences] == ["a"]  # the only one that is longer than a chunk
+    prefix = read_manifest(tmp_path / "live" / "conditions" / "prefix")
+    assert [sequence.first_position for sequence in prefix.sequences] == [3, 1, 2]
+    for sequence, written in zip(SEQUENCES, prefix.sequences, strict=True):
+        folder = tmp_path / "live" / "conditions" / "prefix"
+        check_states(folder, sequence.token_ids, written.file, written.first_position)
+
+
+def test_a_batch(server: RecordingServer, tmp_path: Path) -> None:
+    alone = server.answers
+
+    def count(number: int, tokens: Sequence[int]) -> None:
+        if number >= 2 * len(SEQUENCES) and server.together == 1:
+            server.wait_for(len(SEQUENCES))
+        alone(number, tokens)
+
+    server.answers = count
+    capture = record(server, tmp_path / "live", conditions=("batch",))
+    assert capture.manifest.live.conditions == ["batch"]
+    batch = read_manifest(tmp_path / "live" / "conditions" / "batch")
+    assert [sequence.name for sequence in batch.sequences] == ["a", "b", "c"]
+    for sequence, written in zip(SEQUENCES, batch.sequences, strict=True):
+        check_states(tmp_path / "live" / "conditions" / "batch", sequence.token_ids, written.file)
+
+
+def test_conditions_that_are_not_come_about_are_refused_with_the_reason(
+    server: RecordingServer, tmp_path: Path
+) -> None:
+    capture = record(server, tmp_path / "live", conditions=("batch", "chunk", "prefix"))
+    assert capture.manifest.live.conditions == []
+    reasons = capture.manifest.live.skipped_conditions
+    assert "no two sequences" in reasons["batch"]
+    assert "--chunked-prefill-size" in reasons["chunk"]
+    assert "no prefix" in reasons["prefix"]
+    assert capture.manifest.complete
+
+
+def test_rows_from_a_cache_say_which_flag_helps(server: RecordingServer, tmp_path: Path) -> None:
+    server.cache = True
+    server._computed = dict.fromkeys((f"{n}" for n in range(3)), (5, 6))
+    real = server.generate
+
+    def one_salt(token_ids: Any, *, request_id: str, salt: str, new_tokens: int) -> Any:
+        del salt
+        return real(token_ids, request_id=request_id, salt="0", new_tokens=new_tokens)
+
+    server.generate = one_salt  # type: ignore[method-assign]  # an engine without salts
+    capture = record(server, tmp_path / "live")
+    (lost,) = capture.manifest.live.incomplete
+    assert lost.name == "a"
+    assert "no rows of positions 0 to 1" in lost.reason
+    assert "--disable-radix-cache" in lost.reason
+
+
+def test_the_hooks_limit_and_failures_are_told(server: RecordingServer, tmp_path: Path) -> None:
+    for spool in server.ranks:
+        spool.max_tokens = 9
+    capture = record(server, tmp_path / "live")
+    (lost,) = capture.manifest.live.incomplete
+    assert lost.name == "c"
+    assert [rank.limit for rank in capture.manifest.live.ranks] == ["max_tokens=9"] * 2
+
+
+def test_nothing_recorded_names_the_hooks_failure(server: RecordingServer, tmp_path: Path) -> None:
+    def fail(number: int, _: object) -> None:
+        mark = server.ranks[0].marks([server_id(server, number)])
+        server.ranks[0].fail(mark, "this release isn't known")
+
+    session: list[str] = []
+
+    def server_id(server: RecordingServer, number: int) -> str:
+        from eagle_parity.capture.spool import request_id
+
+        return request_id(server.token, session[0], number)
+
+    server.kinds = ()
+    real = server.generate
+
+    def generate(token_ids: Any, *, request_id: str, **more: Any) -> Any:
+        session[:] = [request_id.split(".")[1]]
+        answer = real(token_ids, request_id=request_id, **more)
+        fail(0, None)
+        return answer
+
+    server.generate = generate  # type: ignore[method-assign]  # the hook fails in every forward
+    with pytest.raises(InputError, match=r"not one sequence was recorded whole.*the hook: this release isn't known"):
+        record(server, tmp_path / "live")
+
+
+def test_no_rank_recorded_anything(server: RecordingServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    server.ranks = []
+    server.fetch = lambda *_: tmp_path  # type: ignore[method-assign]  # an empty session
+    with pytest.raises(InputError, match=r"no rank recorded anything; .*server's log"):
+        record(server, tmp_path / "live")
+    monkeypatch.setattr(live_module, "MIN_FREE_BYTES", 2**62)
+    with pytest.raises(InputError, match="No space left"):
+        record(server, tmp_path / "live")
+
+
+def test_other_token_ids_than_were_sent(server: RecordingServer, tmp_path: Path) -> None:
+    real = server.generate
+    server.generate = lambda ids, **more: real([*ids[:-1], 0], **more)  # type: ignore[method-assign]  # a broken server
+    with pytest.raises(InputError, match="other token ids than were sent"):
+        record(server, tmp_path / "live")
+
+
+def test_a_loss_mask_comes_with_its_rows(server: RecordingServer, tmp_path: Path) -> None:
+    server.cache = True
+    sequence = TokenSequence("a", (5, 6, 7, 8), (0, 0, 1, 1))
+    record(server, tmp_path / "live", [sequence], conditions=("prefix",))
+    file = "sequence_000000.safetensors"
+    assert load_file(tmp_path / "live" / file)["loss_mask"].tolist() == [0, 0, 1, 1]
+    assert load_file(tmp_path / "live" / "conditions" / "prefix" / file)["loss_mask"].tolist() == [1, 1]
+
+
+def test_an_input_of_the_head_that_differs_is_kept(server: RecordingServer, tmp_path: Path) -> None:
+    server.kinds = ("aux",)
+    capture = record(server, tmp_path / "absent")
+    assert {sequence.draft_input for sequence in capture.manifest.sequences} == {"absent"}
+    server.kinds = ("aux", "draft")
+    rolled = torch.roll
+    real = torch.cat
+
+    def wrong(tensors: Any, dim: int = 0) -> torch.Tensor:
+        whole = real(tensors, dim=dim)
+        return rolled(whole, 1, 1) if dim == 1 and whole.shape[1] == SLOTS * HIDDEN and sending else whole
+
+    sending = True
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("recording_server.torch.cat", wrong)
+        server.fetched = patch.undo
+        capture = record(server, tmp_path / "differs")
+    assert {sequence.draft_input for sequence in capture.manifest.sequences} == {"differs"}
+    assert load_file(tmp_path / "differs" / "sequence_000000.safetensors")["draft_input"].shape == (6, SLOTS * HIDDEN)
+
+
+def test_acceptance_of_each_answer_and_of_the_servers_counters(server: RecordingServer, tmp_path: Path) -> None:
+    capture = record(server, tmp_path / "own", new_tokens=8)
+    acceptance = capture.manifest.live.acceptance
+    assert (acceptance.drafts, acceptance.draft_tokens, acceptance.accepted_tokens) == (12, 36, 12)
+    assert (acceptance.output_tokens, acceptance.other_traffic) == (24, False)
+    server.counts = [Counters(1, 3, 2, "page"), Counters(11, 33, 7, "page")]
+    acceptance = record(server, tmp_path / "page").manifest.live.acceptance
+    assert (acceptance.drafts, acceptance.draft_tokens, acceptance.accepted_tokens) == (10, 30, 5)
+    assert acceptance.other_traffic
+
+
+def test_an_output_that_isn_t_empty_is_refused_before_anything_is_sent(server: RecordingServer, tmp_path: Path) -> None:
+    (tmp_path / "live").mkdir()
+    (tmp_path / "live" / "file").write_text("x")
+    with pytest.raises(InputError, match="not empty"):
+        record(server, tmp_path / "live")
+    assert server.sent == []

@@ -1,0 +1,190 @@
+"""A ``Server`` for tests, whose workers are real spools driven by hand: what it is sent it records, as told."""
+
+from __future__ import annotations
+
+import shutil
+import threading
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from eagle_parity.capture.servers.server import Counters, Generation, NoAnswerError
+from eagle_parity.capture.spool import Spool, make_spool
+from eagle_parity.errors import InputError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from pathlib import Path
+
+HIDDEN, SLOTS, LAYERS = 8, 3, 6
+
+
+def states_of(token_ids: Sequence[int]) -> list[torch.Tensor]:
+    """The slots of a sequence: ``[T, HIDDEN]`` each, of its ids and positions alone."""
+    rows = torch.tensor(token_ids)[:, None].float() + torch.arange(len(token_ids))[:, None] / 64
+    return [rows * (slot + 1) + torch.arange(HIDDEN) / 8 for slot in range(SLOTS)]
+
+
+class RecordingServer:
+    """See ``Server``.
+
+    Args:
+        spool: the folder of its workers' spool.
+        ranks: their names.
+
+    Attributes:
+        chunk: tokens that the scheduler computes of a sequence at once.
+        cache: whether a prefix that was computed under the same salt is taken from a cache.
+        together: how many requests the scheduler waits for before it computes them in one forward.
+        answers: called with a request's number and its tokens before it is answered.
+        fetched: called whenever the parts are asked for.
+    """
+
+    engine = "sglang"
+    version = "0.5.23"
+    url = "http://127.0.0.1:30000"
+
+    def __init__(self, spool: Path, ranks: Sequence[str] = ("tp0", "tp1")) -> None:
+        self.spool = spool
+        self.token = make_spool(spool)
+        self.ranks = [Spool(spool, rank) for rank in ranks]
+        self.chunk = 1_000_000
+        self.cache = False
+        self.together = 1
+        self.longest: int | None = 64
+        self.answers: Callable[[int, Sequence[int]], None] = lambda _number, _tokens: None
+        self.fetched: Callable[[], None] = lambda: None
+        self.sent: list[tuple[str, str, tuple[int, ...]]] = []
+        self.recordings: list[str] = []
+        self.counts: list[Counters] = []
+        self.facts: dict[str, Any] = {}
+        self.kinds: tuple[str, ...] = ("aux", "draft")
+        self._computed: dict[str, tuple[int, ...]] = {}
+        self._waiting: list[tuple[str, Sequence[int], int]] = []
+        self._lock = threading.Lock()
+        self._engine = threading.Lock()
+        self._barrier: threading.Barrier | None = None
+
+    def wait_for(self, requests: int) -> None:
+        """Computes as many requests as come in one forward, once they are there."""
+        self.together = requests
+        self._barrier = threading.Barrier(requests, action=self._compute, timeout=10)
+
+    def architectures(self) -> list[str]:
+        """As ``Server`` has it."""
+        return ["LlamaForCausalLM"]
+
+    def max_tokens(self) -> int | None:
+        """As ``Server`` has it."""
+        return self.longest
+
+    @contextmanager
+    def recording(self) -> Iterator[None]:
+        """As ``Server`` has it."""
+        self.recordings.append("on")
+        try:
+            yield
+        finally:
+            self.recordings.append("off")
+
+    def encode_text(self, text: str) -> list[int]:
+        """As ``Server`` has it."""
+        return list(text.encode())
+
+    def encode_messages(self, messages: Sequence[Mapping[str, Any]]) -> list[int]:
+        """As ``Server`` has it."""
+        return self.encode_text(str(messages))
+
+    def generate(self, token_ids: Sequence[int], *, request_id: str, salt: str, new_tokens: int) -> Generation:
+        """Computes it on every rank, and answers."""
+        self.answers(int(request_id.rpartition(".")[2]), token_ids)
+        with self._lock:
+            self.sent.append((request_id, salt, tuple(token_ids)))
+            former = self._computed.get(salt, ())
+            cached = len(former) if self.cache and tuple(token_ids[: len(former)]) == former else 0
+            self._computed[salt] = tuple(token_ids)
+            self._waiting.append((request_id, token_ids, min(cached, len(token_ids) - 1)))
+        if self._barrier is None:
+            with self._engine:  # a worker computes one forward after the other
+                self._compute()
+        else:
+            self._barrier.wait()
+        return Generation(len(token_ids), cached, new_tokens, drafts=4, draft_tokens=12, accepted_tokens=new_tokens - 4)
+
+    def _compute(self) -> None:
+        waiting, self._waiting = self._waiting, []
+        position = {identifier: first for identifier, _, first in waiting}
+        while True:
+            spans = [
+                (identifier, tokens, position[identifier], min(len(tokens), position[identifier] + self.chunk))
+                for identifier, tokens, _ in waiting
+                if position[identifier] < len(tokens)
+            ]
+            if not spans:
+                return
+            for spool in self.ranks:
+                self._forward(spool, spans)
+            position.update({identifier: stop for identifier, _, _, stop in spans})
+
+    def _forward(self, spool: Spool, spans: Sequence[tuple[str, Sequence[int], int, int]]) -> None:
+        marks = spool.marks([identifier for identifier, *_ in spans])
+        for session in {mark.session for mark in marks if mark is not None}:
+            if not spool.described(session, "target"):
+                spool.describe(session, self._facts_of(spool.rank))
+        where, end = [], 0
+        for _, _, start, stop in spans:
+            where.append(slice(end, end + stop - start))
+            end += stop - start
+        slots = [
+            torch.cat([states_of(tokens)[index][start:stop] for _, tokens, start, stop in spans])
+            for index in range(SLOTS)
+        ]
+        ids = {
+            "token_ids": torch.cat([torch.tensor(tokens[start:stop]) for _, tokens, start, stop in spans]),
+            "positions": torch.cat([torch.arange(start, stop) for _, _, start, stop in spans]),
+        }
+        aux = {f"slot.{index}": slot for index, slot in enumerate(slots)} | {"last_state": slots[0] + 1}
+        tensors = {"aux": aux, "draft": {"draft_input": torch.cat(slots, dim=1)}}
+        for kind in self.kinds:
+            spool.write(kind, ids | tensors[kind], marks, where, mode="EXTEND")
+
+    def _facts_of(self, rank: str) -> dict[str, Any]:
+        number = int(rank.rpartition("tp")[2])
+        return {
+            "engine": {"name": "sglang", "version": self.version},
+            "parallel": {"tp_size": 2, "tp_rank": number, "attn_tp_size": 2, "attn_tp_rank": number},
+            "server": {"model_path": "/models/target"},
+            "tap": "a test",
+            "target": {
+                "model_class": "LlamaModel",
+                "config": {"architectures": ["LlamaForCausalLM"], "_name_or_path": "/models/target"},
+                "num_layers": LAYERS,
+                "hidden_size": HIDDEN,
+                "dtype": "float32",
+                "layer_set": {"list": [1, 3, 5]},
+            },
+            "draft": {"model_class": "LlamaModel", "normed_before_fc": False},
+            **self.facts,
+        }
+
+    def counters(self) -> Counters | None:
+        """As ``Server`` has it."""
+        return self.counts.pop(0) if self.counts else None
+
+    def fetch(self, session: str, into: Path) -> Path:
+        """As ``Server`` has it."""
+        del into
+        self.fetched()
+        if not (self.spool / session).is_dir():
+            raise InputError(self.url, "its workers recorded nothing")
+        return self.spool / session
+
+    def discard(self, session: str) -> None:
+        """As ``Server`` has it."""
+        shutil.rmtree(self.spool / session)
+
+
+def gone(*_: object) -> None:
+    """An answer of a server that has died."""
+    raise NoAnswerError(RecordingServer.url, "no answer", expected="a running server")
