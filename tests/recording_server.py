@@ -69,7 +69,7 @@ class RecordingServer:
     def wait_for(self, requests: int) -> None:
         """Computes as many requests as come in one forward, once they are there."""
         self.together = requests
-        self._barrier = threading.Barrier(requests, action=self._compute, timeout=10)
+        self._barrier = threading.Barrier(requests, action=self._compute_all, timeout=10)
 
     def architectures(self) -> list[str]:
         """As ``Server`` has it."""
@@ -104,16 +104,21 @@ class RecordingServer:
             former = self._computed.get(salt, ())
             cached = len(former) if self.cache and tuple(token_ids[: len(former)]) == former else 0
             self._computed[salt] = tuple(token_ids)
-            self._waiting.append((request_id, token_ids, min(cached, len(token_ids) - 1)))
+            request = (request_id, token_ids, min(cached, len(token_ids) - 1))
+            self._waiting.append(request)
         if self._barrier is None:
             with self._engine:  # a worker computes one forward after the other
-                self._compute()
+                self._waiting.remove(request)
+                self._compute([request])
         else:
             self._barrier.wait()
         return Generation(len(token_ids), cached, new_tokens, drafts=4, draft_tokens=12, accepted_tokens=new_tokens - 4)
 
-    def _compute(self) -> None:
+    def _compute_all(self) -> None:
         waiting, self._waiting = self._waiting, []
+        self._compute(waiting)
+
+    def _compute(self, waiting: Sequence[tuple[str, Sequence[int], int]]) -> None:
         position = {identifier: first for identifier, _, first in waiting}
         while True:
             spans = [
