@@ -1,0 +1,60 @@
+"""What a capture makes of ranks that hold shares of the states, or nothing at all."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+import pytest
+import torch
+
+from eagle_parity.capture.assembly import SessionParts
+from eagle_parity.capture.recorded import write_recording
+from eagle_parity.capture.sending import Sent, SentRequest
+from eagle_parity.capture.spool import Spool, new_session, read_token, request_id
+from eagle_parity.errors import InputError
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+TOKENS, HIDDEN, RANKS = 5, 4, 2
+
+
+@pytest.fixture(autouse=True)
+def room(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("eagle_parity.capture.spool.MIN_FREE_BYTES", 0)
+
+
+def recorded(folder: Path, *, width: int, max_tokens: int = 100) -> tuple[Sent, SessionParts]:
+    """A session of one request on two ranks: slots of some width, the last state whole."""
+    session = new_session()
+    for rank in range(RANKS):
+        spool = Spool(folder, f"tp{rank}", max_tokens=max_tokens)
+        marks = spool.marks([request_id(read_token(folder), session, 0)])
+        parallel = {"tp_size": RANKS, "tp_rank": rank}
+        spool.describe(session, {"parallel": parallel, "target": {"hidden_size": HIDDEN, "num_layers": 8}})
+        rows = torch.arange(TOKENS)
+        slots = {f"slot.{slot}": torch.randn(TOKENS, width) for slot in range(2)}
+        tensors = {"token_ids": rows, "positions": rows, **slots, "last_state": torch.randn(TOKENS, HIDDEN)}
+        spool.write("aux", tensors, marks, [slice(0, TOKENS)], mode="EXTEND")
+    request = SentRequest(number=0, name="one", token_ids=list(range(TOKENS)))
+    sent = Sent(engine="vllm", version="0.32.0", server="http://127.0.0.1:1", session=session, requests=[request])
+    return sent, SessionParts(folder / session)
+
+
+@pytest.mark.parametrize(("width", "last_state"), [(HIDDEN, "post_norm"), (HIDDEN // RANKS, None)])
+def test_shares_of_the_hidden_dimension_go_without_the_last_state(
+    tmp_path: Path, width: int, last_state: str | None
+) -> None:
+    sent, parts = recorded(tmp_path / "spool", width=width)
+    write_recording(sent, parts, tmp_path / "live", engine=None, overwrite=False)
+    manifest = json.loads((tmp_path / "live" / "manifest.json").read_text("utf-8"))
+    assert manifest["last_state"] == last_state
+    assert manifest["target"]["hidden_size"] == width
+    assert manifest["sequences"][0]["ranks"] == ["tp0", "tp1"]
+
+
+def test_what_stopped_the_hook_is_told(tmp_path: Path) -> None:
+    sent, parts = recorded(tmp_path / "spool", width=HIDDEN, max_tokens=TOKENS - 1)
+    with pytest.raises(InputError, match="the hook stopped at its limit"):
+        write_recording(sent, parts, tmp_path / "live", engine=None, overwrite=False)
