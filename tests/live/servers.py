@@ -200,7 +200,9 @@ def vllm_server(
     # The script `vllm` asks for a distribution of that name, which the CPU build isn't.
     command = [str(python), "-m", "vllm.entrypoints.openai.api_server", "--model", str(target)]
     command += ["--served-model-name", "target", "--tensor-parallel-size", str(ranks), "--dtype", dtype]
-    command += ["--max-model-len", "512", "--max-num-seqs", "8", "--num-gpu-blocks-override", "64"]
+    # With EAGLE the last block that a cache holds of a prefix is computed again, and a block has 128 tokens by default.
+    command += ["--block-size", "32", "--num-gpu-blocks-override", "128"]
+    command += ["--max-model-len", "512", "--max-num-seqs", "8"]
     command += [
         "--speculative-config",
         f'{{"method": "eagle3", "model": "{draft}", "num_speculative_tokens": 3}}',

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 LENGTHS = (21, 32, 43, 54, 30, 25, 90, 300)
 """Tokens of the prompts: the last two are longer than the chunks that the servers compute at once, and half of the last
-one fills a block of vLLM's prefix cache on CPU, 128 tokens."""
+one fills several blocks of vLLM's prefix cache."""
 CHUNK = 64
 LAST_STATE = 8
 
