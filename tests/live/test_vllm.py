@@ -122,6 +122,7 @@ class TestRightIds:
         with connection.recording():
             during = on_every_rank(server, "wrapped")
         after = on_every_rank(server, "wrapped")
+        connection._http.close()  # a command's end does it otherwise
         scenario.find(f"{before} - {during} - {after}")
         assert before == after == [[], []]
         wrapped = {"runner.propose_draft_token_ids", "drafter.propose", "draft.combine_hidden_states"}
