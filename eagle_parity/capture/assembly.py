@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias
 import msgspec
 
 from eagle_parity.capture.format import MAX_HIDDEN_SIZE
-from eagle_parity.capture.spool import BOUNDARY_KEY, SPOOL_VERSION
+from eagle_parity.capture.spool import BOUNDARY_KEY, PER_TOKEN, SPOOL_VERSION
 from eagle_parity.errors import InputError
 from eagle_parity.input_files import read_bounded
 from eagle_parity.quoting import one_line, plain
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     import torch
 
-_PART = re.compile(r"(?P<rank>[a-z0-9.]{1,40})-(?P<part>[0-9]{6,})-(?P<kind>aux|draft)\.safetensors")
+_PART = re.compile(r"(?P<rank>[a-z0-9.]{1,40})-(?P<part>[0-9]{6,})-(?P<kind>aux|draft|generated)\.safetensors")
 _BESIDE = re.compile(rf"{re.escape(BOUNDARY_KEY)}[0-9]{{1,4}}")
 _RANK_FILE = re.compile(r"(?P<rank>[a-z0-9.]{1,40})\.json")
 MAX_RECORD_BYTES = 4 * 1024 * 1024
@@ -143,6 +143,7 @@ class AssembledRank:
         draft_input: ``[T, K * H]``; None where the rank didn't record it whole.
         modes: the engine's words for the forwards that it came from.
         forwards: how many there were.
+        sampled_ids: int64 ``[T]``, of generated rows the token that the rank chose behind each.
     """
 
     token_ids: torch.Tensor
@@ -152,6 +153,7 @@ class AssembledRank:
     modes: tuple[str, ...]
     forwards: int
     beside: Mapping[int, torch.Tensor] = field(default_factory=dict)
+    sampled_ids: torch.Tensor | None = None
 
     @property
     def states(self) -> tuple[torch.Tensor, ...]:
@@ -268,17 +270,45 @@ class SessionParts:
             tokens: T, as it was sent.
             first: the position that the sequence begins with; rows before it are neither needed nor given.
         """
-        parts = self._parts.get((rank, "aux", number), [])
         order = _latest(self._positions(rank, "aux", number), tokens)[first:]
         if (order < 0).any():
             runs = tuple((start + first, stop + first) for start, stop in _runs(order < 0))
             return Incomplete(runs, int((order >= 0).sum()))
+        return self._gather("aux", rank, number, order, self._draft_input(rank, number, tokens, first))
+
+    def generated_forwards(self, rank: str, number: int) -> int:
+        """In how many forwards a rank accepted rows of a request's generated tokens."""
+        return len(self._parts.get((rank, "generated", number), []))
+
+    def assemble_generated(self, rank: str, number: int, first: int, tokens: int) -> AssembledRank | Incomplete:
+        """One request's rows of generated tokens as one rank accepted them, from a position on until one is missing.
+
+        Its token ids are the rank's own: ranks may choose different ones. Where they accepted different numbers of
+        drafts too, rows are missing on the rank that accepted fewer.
+
+        Args:
+            rank: whose rows.
+            number: of the request.
+            first: the position of the first generated token, which is the prompt's length.
+            tokens: rows that are wanted at most.
+        """
+        order = _latest(self._positions(rank, "generated", number), first + tokens)[first:]
+        missing = (order < 0).nonzero().flatten()
+        order = order[: int(missing[0])] if len(missing) else order
+        if not len(order):
+            return Incomplete((), 0, "no row of a generated token")
+        return self._gather("generated", rank, number, order, None)
+
+    def _gather(
+        self, kind: str, rank: str, number: int, order: torch.Tensor, draft_input: torch.Tensor | None
+    ) -> AssembledRank | Incomplete:
+        parts = self._parts.get((rank, kind, number), [])
         reason = _unlike(parts)
         if reason:
             return Incomplete((), len(order), reason)
 
         def whole(name: str) -> torch.Tensor:
-            rows = self._rows("aux", rank, number, name)
+            rows = self._rows(kind, rank, number, name)
             return rows if parts[0].share and name in parts[0].states else rows[order]
 
         names = set(parts[0].states)
@@ -289,12 +319,13 @@ class SessionParts:
             token_ids=whole("token_ids").to(_int64()),
             slots=slots,
             last_state=whole("last_state") if "last_state" in names else None,
-            draft_input=self._draft_input(rank, number, tokens, first),
+            draft_input=draft_input,
             modes=tuple(dict.fromkeys(part.mode for part in parts)),
             forwards=len(parts),
             beside={
                 int(name.removeprefix(BOUNDARY_KEY)): whole(name) for name in sorted(names) if _BESIDE.fullmatch(name)
             },
+            sampled_ids=whole("sampled_ids").to(_int64()) if kind == "generated" else None,
         )
 
     def _order(self, rank: str, kind: str, number: int, tokens: int, first: int) -> bool:
@@ -365,10 +396,10 @@ def _checked_part(
     if request.ndim != 1 or request.dtype != _int64() or not 0 < len(set(numbers)) == len(numbers) <= len(request):
         raise ValueError(f"request is {tuple(request.shape)} {request.dtype}, of {len(numbers)} requests")
     rows = len(request)
-    for name in ("token_ids", "positions"):
+    for name in ("token_ids", "positions", *(("sampled_ids",) if kind == "generated" else ())):
         if shapes[name] != (rows,) or dtypes[name] not in _INTEGERS:
             raise ValueError(f"{name} is {shapes[name]} {dtypes[name]}, not ({rows},) of integers")
-    states = {name: shape for name, shape in shapes.items() if name not in {"request", "token_ids", "positions"}}
+    states = {name: shape for name, shape in shapes.items() if name != "request" and name not in PER_TOKEN}
     wanted = ("draft_input",) if kind == "draft" else ("slot.0", "packed")
     if not any(name in states for name in wanted):
         raise ValueError(f"it has no {' and no '.join(wanted)}")

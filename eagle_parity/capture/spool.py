@@ -19,6 +19,7 @@ A part file holds the rows of one forward, n of them, of several requests perhap
 =================  ===========  =====================================================================
 ``token_ids``      int64        ``[n]``
 ``positions``      int64        ``[n]``, of each row within its request
+``sampled_ids``    int64        ``[n]``, the token that this rank chose behind each row; kind ``generated``
 ``request``        int64        ``[n]``, index into ``requests`` of the header
 ``slot.0`` ...     as computed  ``[n, H]`` each, in the order in which the engine concatenates them
 ``packed``         as computed  ``[n, K * H]`` instead, where the engine never has them apart
@@ -26,6 +27,9 @@ A part file holds the rows of one forward, n of them, of several requests perhap
 ``last_state``     as computed  ``[n, H]``, what the language model's head receives
 ``draft_input``    as computed  ``[n, K * H]``, what the draft's ``fc`` receives; kind ``draft``, no slots
 =================  ===========  =====================================================================
+
+There are three kinds: ``aux``, the prompts' rows; ``draft``, of the same rows what the head got; ``generated``, rows of
+generated tokens that this rank accepted, with the same states as ``aux``, where a capture asks for them.
 
 The header (safetensors metadata) has ``requests``, a JSON list of request numbers, ``mode``, the engine's word for the
 kind of forward, and ``forward``, a number that grows.
@@ -75,6 +79,10 @@ MAX_FAILURES = 10
 
 MAX_FAILURE_CHARS = 500
 
+COUNTED_KINDS = frozenset({"aux", "generated"})
+"""Of parts whose rows count against the limit; those of ``draft`` are the same rows again."""
+PER_TOKEN = frozenset({"token_ids", "positions", "sampled_ids"})
+"""A part's tensors that are no states."""
 BOUNDARY_KEY = "boundary."
 """Of a part's tensors that are no slots: ``boundary.0``."""
 
@@ -271,7 +279,7 @@ class Spool:
         """Stores the rows of our requests of one forward.
 
         Args:
-            kind: ``aux`` or ``draft``.
+            kind: ``aux``, ``draft`` or ``generated``.
             tensors: ``[n, ...]`` each, on any device: the whole batch, padding at its end perhaps.
             marks: one a request of the batch, as ``marks`` gave them.
             spans: the rows of each of these requests, start and stop both given; empty for one without any.
@@ -354,12 +362,12 @@ class _Session:
         with _replacing(self.folder / f"{self.rank}-{self.parts:06d}-{kind}.safetensors") as temporary:
             save_file(stored, temporary, metadata=header)
         self.parts += 1
-        if kind == "aux":
+        if kind in COUNTED_KINDS:
             self.tokens += rows
         self._write_record()
 
     def _is_full(self, kind: str, rows: int, row_bytes: int) -> bool:
-        if self.limit is None and kind == "aux" and self.tokens + rows > self.max_tokens:
+        if self.limit is None and kind in COUNTED_KINDS and self.tokens + rows > self.max_tokens:
             self.limit = f"max_tokens={self.max_tokens}"
         elif self.limit is None and shutil.disk_usage(self.folder).free < MIN_FREE_BYTES + rows * row_bytes:
             self.limit = f"less than {MIN_FREE_BYTES >> 30} GiB free where the spool lies"
@@ -399,7 +407,7 @@ def rank_record(session: _Session) -> dict[str, Any]:
 
 def _check_rows(tensors: Mapping[str, torch.Tensor], end: int, *, alone: bool) -> None:
     for name, tensor in tensors.items():
-        per_token = name in {"token_ids", "positions"}
+        per_token = name in PER_TOKEN
         # A state may be a rank's share of the rows: of one request that can be told, of several it can't.
         if tensor.ndim != (1 if per_token else 2) or (tensor.shape[0] < end and (per_token or not alone)):
             raise ValueError(f"{name} is {tuple(tensor.shape)}, and the batch has {end} rows or more")

@@ -17,6 +17,9 @@ graphs, so it works with and without ``--enforce-eager``; switching off deletes 
 - the drafter's ``propose``: token ids and positions of the concatenation's rows.
 - the draft model's ``combine_hidden_states``: its argument is what ``fc`` gets.
 
+Where a capture asks for it, rows of generated tokens are recorded as well, those that this rank accepted: the tokens
+that verification sampled on this rank say how many these are. Ranks may sample different ones.
+
 A server with the speculative method ``extract_hidden_states`` has no draft: the first of the three is wrapped alone,
 and what comes by is a reference. No KV connector is needed for that.
 
@@ -39,7 +42,7 @@ import inspect
 import json
 import os
 import re
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from eagle_parity.capture.spool import (
     DEFAULT_MAX_TOKENS,
@@ -74,6 +77,8 @@ _MAX_BODY_BYTES = 4096
 _KNOWN = "0.25.0 to 0.32.0"
 """The releases whose sources the hook was read from."""
 _ABSENT = object()
+_NOT_CHOSEN = -1
+"""Stands where no token does."""
 _VERBS = ("info", "start", "stop", "files", "read")
 
 
@@ -97,9 +102,9 @@ class CaptureMethods:
         """What the live objects say: layer set, classes, parallel sizes."""
         return _answer(lambda: _recorder(self).facts())
 
-    def eagle_parity_start(self) -> dict[str, Any]:
-        """Installs the wrappers, once."""
-        return _answer(lambda: _recorder(self).start())
+    def eagle_parity_start(self, generated: bool = False) -> dict[str, Any]:  # noqa: FBT001, FBT002  vLLM passes names
+        """Installs the wrappers, once; ``generated`` records rows of generated tokens as well."""
+        return _answer(lambda: _recorder(self).start(generated=generated))
 
     def eagle_parity_stop(self) -> dict[str, Any]:
         """Removes them."""
@@ -184,6 +189,7 @@ class _Recorder:
         self.spool = Spool(default_spool(), rank_name(self.parallel), max_tokens=limit)
         self.wrapped: list[tuple[Any, str, object]] = []
         self.rows: _Rows | None = None  # of the forward whose draft is being proposed
+        self.generated = False  # whether rows of generated tokens are recorded as well
 
     # What the wrappers are put on.
 
@@ -260,21 +266,26 @@ class _Recorder:
             "config": _config_of(config.speculative_config.draft_model_config.hf_config),
         }
 
-    def start(self) -> dict[str, Any]:
+    def start(self, *, generated: bool) -> dict[str, Any]:
+        if generated and not self.generated:
+            self.stop()  # the methods have to be asked for more arguments
         if not self.wrapped:
+            self.generated = generated
             # Asked for before anything is wrapped: where there is no EAGLE-3 head this says so.
             drafter, draft_model = self.drafter, None if self.extracts else self.draft_model
             try:
                 if self.is_v1:
-                    reads = ("common_attn_metadata", "aux_hidden_states", "hidden_states")
+                    chosen = ("sampled_token_ids", "spec_decode_metadata") if generated else ()
+                    reads = ("common_attn_metadata", "aux_hidden_states", "hidden_states", *chosen)
                     self._wrap(self.runner, "propose_draft_token_ids", self._around_v1_runner, reads)
                 else:
-                    reads = ("input_batch", "aux_hidden_states", "last_hidden_states")
+                    chosen = ("num_rejected", "last_sampled") if generated else ()
+                    reads = ("input_batch", "aux_hidden_states", "last_hidden_states", *chosen)
                     self._wrap(drafter, "propose", self._around_v2_speculator, reads)
                 if draft_model is not None:
                     if self.is_v1:
-                        reads = ("target_token_ids", "target_positions", "common_attn_metadata")
-                        self._wrap(drafter, "propose", self._around_v1_drafter, reads)
+                        drafted = ("target_token_ids", "target_positions", "common_attn_metadata")
+                        self._wrap(drafter, "propose", self._around_v1_drafter, drafted)
                     self._wrap(draft_model, "combine_hidden_states", self._around_combine, ())
             except Exception:
                 self.stop()
@@ -289,6 +300,7 @@ class _Recorder:
             else:
                 owner.__dict__[name] = former
         self.rows = None
+        self.generated = False
         return {"rank": self.spool.rank, "capturing": False}
 
     def files(self, session: str) -> dict[str, Any]:
@@ -359,7 +371,11 @@ class _Recorder:
             metadata,
         )
         if rows is not None:
-            self._write_aux(rows, arguments["aux_hidden_states"], arguments["hidden_states"], "runner v1")
+            states = _States(arguments["aux_hidden_states"], arguments["hidden_states"], "runner v1")
+            self._write_aux(rows, states)
+            self._write_generated(
+                rows, states, lambda: _v1_choices(arguments["sampled_token_ids"], arguments.get("spec_decode_metadata"))
+            )
 
     def _around_v1_drafter(self, arguments: dict[str, Any]) -> None:
         self.rows = self._v1_rows(
@@ -385,20 +401,48 @@ class _Recorder:
             starts = [int(start) for start in batch.query_start_loc_np[: batch.num_reqs + 1]]
             prompts = [int(length) for length in batch.prefill_len_np[: batch.num_reqs]]
             rows = _prompt_rows(marks, batch.input_ids, batch.positions, starts, prompts)
-            self._write_aux(rows, arguments["aux_hidden_states"], arguments["last_hidden_states"], "runner v2")
+            states = _States(arguments["aux_hidden_states"], arguments["last_hidden_states"], "runner v2")
+            self._write_aux(rows, states)
+            self._write_generated(
+                rows, states, lambda: _v2_choices(arguments["num_rejected"], arguments["last_sampled"], batch)
+            )
             self.rows = rows
 
-    def _write_aux(self, rows: _Rows, aux: Sequence[torch.Tensor] | None, last_state: torch.Tensor, mode: str) -> None:
+    def _write_aux(self, rows: _Rows, states: _States) -> None:
         for session in {mark.session for mark in rows.marks if mark is not None}:
             if not self.spool.described(session, "target"):
                 self.spool.describe(session, self.facts())
-            self.spool.count(session, "rows of generated tokens", rows.generated)
-        if not aux:
+            if not self.generated:
+                generated = sum(span.stop - span.start for span in rows.generated)
+                self.spool.count(session, "rows of generated tokens", generated)
+        if not states.aux:
             self.spool.fail(rows.marks, "the target hands over no auxiliary states: this server runs no EAGLE-3 head")
             return
-        slots = {f"slot.{index}": state for index, state in enumerate(aux)}
-        tensors = {"token_ids": rows.token_ids, "positions": rows.positions, **slots, "last_state": last_state}
-        self.spool.write("aux", tensors, rows.marks, rows.spans, mode=mode)
+        self.spool.write("aux", rows.tensors(states), rows.marks, rows.spans, mode=states.mode)
+
+    def _write_generated(self, rows: _Rows, states: _States, choices: Callable[[], Sequence[_Choice]]) -> None:
+        """The rows behind the prompt that this rank accepted; what it chose is asked for where there are any."""
+        if not self.generated or not states.aux or all(span.stop == span.start for span in rows.generated):
+            return
+        import torch
+
+        sampled_ids = rows.token_ids.new_full(rows.token_ids.shape, _NOT_CHOSEN)
+        spans, rejected = [], 0
+        for span, choice in zip(rows.generated, choices()[: len(rows.generated)], strict=True):
+            accepted = slice(span.start, span.stop)
+            if span.stop > span.start:
+                accepted = slice(span.start, max(span.start, span.stop - choice.rejected))
+                rejected += span.stop - accepted.stop
+            if accepted.stop > accepted.start:
+                # An accepted draft is what was chosen behind the row before it.
+                own = rows.token_ids[accepted.start + 1 : accepted.stop]
+                last = torch.full_like(sampled_ids[:1], choice.last)
+                sampled_ids[accepted] = torch.cat([own, last])
+            spans.append(accepted)
+        for session in {mark.session for mark in rows.marks if mark is not None}:
+            self.spool.count(session, "rows of rejected drafts", rejected)
+        tensors = rows.tensors(states) | {"sampled_ids": sampled_ids}
+        self.spool.write("generated", tensors, rows.marks, spans, mode=states.mode)
 
     def _around_combine(self, arguments: dict[str, Any]) -> None:
         rows, self.rows = self.rows, None
@@ -424,8 +468,48 @@ class _Recorder:
             self.stop()
 
 
+class _States(NamedTuple):
+    """What a forward computed: the auxiliary states, the last one, and the runner's name."""
+
+    aux: Sequence[torch.Tensor] | None
+    last_state: torch.Tensor
+    mode: str
+
+
+class _Choice(NamedTuple):
+    """What verification made of a request's rows: how many at the end it rejected, and the token behind the others."""
+
+    rejected: int
+    last: int
+
+
+def _v1_choices(sampled_token_ids: Any, metadata: Any) -> list[_Choice]:
+    """Of each request: V1 has the tokens that it sampled, which are the accepted drafts and one more.
+
+    Args:
+        sampled_token_ids: ``[requests, drafts + 1]`` with -1 behind the sampled ones (``PLACEHOLDER_TOKEN_ID`` of
+            ``v1/sample/rejection_sampler.py``), or a list of lists without them.
+        metadata: with the drafts of each request; None where none has any.
+    """
+    lists = sampled_token_ids if isinstance(sampled_token_ids, list) else sampled_token_ids.tolist()
+    drafts = [0] * len(lists) if metadata is None else [int(count) for count in metadata.num_draft_tokens]
+    choices = []
+    for drafted, listed in zip(drafts, lists, strict=True):
+        sampled = [token for token in listed if token >= 0]
+        choices.append(_Choice(drafted + 1 - len(sampled), sampled[-1] if sampled else _NOT_CHOSEN))
+    return choices
+
+
+def _v2_choices(num_rejected: torch.Tensor, last_sampled: torch.Tensor, batch: Any) -> list[_Choice]:
+    """Of each request: V2 counts what it rejected, ``[requests]``, and keeps the last token by the request's index."""
+    count = batch.num_reqs
+    last = last_sampled.flatten()[batch.idx_mapping[:count].long()]
+    pairs = zip(num_rejected[:count].tolist(), last.tolist(), strict=True)
+    return [_Choice(int(rejected), int(token)) for rejected, token in pairs]
+
+
 class _Rows:
-    """Which rows of a forward are prompt rows of which request."""
+    """Which rows of a forward are prompt rows of which request, and which are rows of generated tokens and drafts."""
 
     def __init__(
         self,
@@ -433,13 +517,22 @@ class _Rows:
         token_ids: torch.Tensor,
         positions: torch.Tensor,
         spans: Sequence[slice],
-        generated: int,
+        generated: Sequence[slice],
     ) -> None:
         self.marks = marks
         self.token_ids = token_ids
         self.positions = positions
         self.spans = spans
         self.generated = generated
+
+    def tensors(self, states: _States) -> dict[str, torch.Tensor]:
+        slots = {f"slot.{index}": state for index, state in enumerate(states.aux or ())}
+        return {
+            "token_ids": self.token_ids,
+            "positions": self.positions,
+            **slots,
+            "last_state": states.last_state,
+        }
 
 
 def _prompt_rows(
@@ -449,16 +542,18 @@ def _prompt_rows(
     starts: Sequence[int],
     prompts: Sequence[int],
 ) -> _Rows:
-    """The prompt rows of a batch: what comes behind them are drafted tokens, which may be rejected, and padding."""
+    """The prompt rows of a batch: what comes behind them are generated and drafted tokens, and padding."""
     if positions.ndim > 1:
         positions = positions[0]  # three rows of positions for images; one for text, thrice
-    spans, generated = [], 0
+    spans, generated = [], []
     for index, mark in enumerate(marks):
         start, stop = starts[index], starts[index + 1]
         if mark is not None and stop > start:
             count = max(0, min(stop - start, prompts[index] - int(positions[start])))
-            generated += stop - start - count
+            generated.append(slice(start + count, stop))
             stop = start + count
+        else:
+            generated.append(slice(stop, stop))
         spans.append(slice(start, stop))
     return _Rows(marks, token_ids, positions, spans, generated)
 
@@ -502,7 +597,7 @@ def rank_name(parallel: dict[str, int]) -> str:
 
 def _is_of_rank(name: str, rank: str) -> bool:
     """Whether a name is one that the spool gives to a file of this rank; no other file is told of or read."""
-    return re.fullmatch(rf"{re.escape(rank)}(\.json|-[0-9]{{6,}}-(aux|draft)\.safetensors)", name) is not None
+    return re.fullmatch(rf"{re.escape(rank)}(\.json|-[0-9]{{6,}}-(aux|draft|generated)\.safetensors)", name) is not None
 
 
 def _unwrapped(model: Any) -> Any:

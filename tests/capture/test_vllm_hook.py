@@ -76,6 +76,7 @@ class V1Runner:
         self.input_ids = SimpleNamespace(gpu=torch.zeros(64, dtype=torch.int32))
         self.positions = torch.zeros(64, dtype=torch.int64)
         self.mrope = False
+        self.padded_batch = True
         self.input_batch = SimpleNamespace(req_ids=[], num_prompt_tokens=np.zeros(8, dtype=np.int32))
 
     def get_model(self) -> nn.Module:
@@ -85,13 +86,16 @@ class V1Runner:
         positions = self.positions[:num_tokens]
         return positions.expand(3, -1) if self.mrope else positions
 
-    def propose_draft_token_ids(
+    def propose_draft_token_ids(  # noqa: PLR0917  as vLLM has it
         self,
         scheduler_output: Any,
         hidden_states: torch.Tensor,
         aux_hidden_states: list[torch.Tensor] | None,
         common_attn_metadata: Any,
+        sampled_token_ids: Any = None,
+        spec_decode_metadata: Any = None,
     ) -> torch.Tensor:
+        del sampled_token_ids, spec_decode_metadata
         count = scheduler_output.total_num_scheduled_tokens
         return self.drafter.propose(
             2,
@@ -101,8 +105,16 @@ class V1Runner:
             common_attn_metadata,
         )
 
-    def step(self, spans: Sequence[tuple[str, int, int, int]], *, padding: int = 0) -> torch.Tensor:
+    def step(
+        self, spans: Sequence[tuple[str, int, int, int]], *, padding: int = 0, sampled: Sequence[Sequence[int]] = ()
+    ) -> torch.Tensor:
         """One forward; of each request the first and the last position, and the length of its prompt."""
+        drafts = SimpleNamespace(
+            num_draft_tokens=[max(0, stop - max(start, prompt) - 1) for _, start, stop, prompt in spans]
+        )
+        widest = max((len(row) for row in sampled), default=0)
+        # As the rejection sampler leaves it: -1 behind what was sampled.
+        chosen = torch.tensor([[*row, *[-1] * (widest - len(row))] for row in sampled]) if sampled else None
         positions = torch.cat([torch.arange(start, stop) for _, start, stop, _ in spans])
         count = len(positions)
         self.positions[:count] = positions
@@ -116,6 +128,8 @@ class V1Runner:
             torch.zeros(count + padding, HIDDEN),
             states(positions, padding),
             metadata,
+            chosen if self.padded_batch or not sampled else [list(row) for row in sampled],
+            drafts if any(drafts.num_draft_tokens) else None,
         )
 
 
@@ -125,15 +139,17 @@ class Speculator:
     def __init__(self) -> None:
         self.model = Head()
 
-    def propose(
+    def propose(  # noqa: PLR0917  as vLLM has it
         self,
         input_batch: Any,
         last_hidden_states: torch.Tensor,
         aux_hidden_states: list[torch.Tensor] | None,
+        num_rejected: torch.Tensor | None = None,
+        last_sampled: torch.Tensor | None = None,
         dummy_run: bool = False,
         is_profile: bool = False,
     ) -> torch.Tensor:
-        del dummy_run, is_profile, input_batch
+        del dummy_run, is_profile, input_batch, num_rejected, last_sampled
         return self.model.combine_hidden_states(torch.cat(aux_hidden_states or [last_hidden_states], dim=-1))
 
 
@@ -147,7 +163,14 @@ class V2Runner:
     def get_model(self) -> nn.Module:
         return self.model
 
-    def step(self, spans: Sequence[tuple[str, int, int, int]], *, padding: int = 0, **more: Any) -> torch.Tensor:
+    def step(
+        self,
+        spans: Sequence[tuple[str, int, int, int]],
+        *,
+        padding: int = 0,
+        sampled: Sequence[Sequence[int]] = (),
+        **more: Any,
+    ) -> torch.Tensor:
         positions = torch.cat([torch.arange(start, stop) for _, start, stop, _ in spans])
         padded = torch.cat([positions, torch.zeros(padding, dtype=torch.int64)])
         batch = SimpleNamespace(
@@ -158,7 +181,15 @@ class V2Runner:
             prefill_len_np=np.array([prompt for *_, prompt in spans] + [0]),
             input_ids=padded.int() + 100,
             positions=padded,
+            # Requests stand elsewhere in the runner's own tables.
+            idx_mapping=torch.arange(len(spans) + 1).flip(0) + 3,
         )
+        if sampled:
+            drafted = [max(0, stop - max(start, prompt) - 1) for _, start, stop, prompt in spans]
+            rejected = [count + 1 - len(row) for count, row in zip(drafted, sampled, strict=True)]
+            last = torch.zeros(16, dtype=torch.int64)
+            last[batch.idx_mapping[: len(spans)]] = torch.tensor([row[-1] for row in sampled])
+            more |= {"num_rejected": torch.tensor([*rejected, 0]), "last_sampled": last}
         return self.speculator.propose(batch, torch.zeros(len(padded), HIDDEN), states(positions, padding), **more)
 
 
@@ -278,6 +309,108 @@ def test_generated_tokens_are_counted_not_stored(server: tuple[Any, Any, Session
     assert session.content["tokens"] == 7
     assert session.content["skipped"] == {"rows of generated tokens": 4}
     assert session.whole(1, 4).forwards == 1
+
+
+def generating(runner: Any, spool: Path) -> Session:
+    started = worker_of(runner).eagle_parity_start(generated=True)
+    assert "error" not in started, started
+    return Session(spool)
+
+
+def chosen(session: Session, number: int, first: int, tokens: int = 99) -> AssembledRank:
+    assembled = session.parts.assemble_generated("tp1", number, first, tokens)
+    assert isinstance(assembled, AssembledRank), assembled
+    assert assembled.sampled_ids is not None
+    return assembled
+
+
+@pytest.mark.parametrize("kind", ["v1", "v1-lists", "v2"])
+def test_rows_of_generated_tokens_that_were_accepted(spool: Path, kind: str) -> None:
+    runner: Any = V2Runner() if kind == "v2" else V1Runner()
+    if kind == "v1-lists":
+        runner.padded_batch = False
+    session = generating(runner, spool)
+    runner.step([("other", 0, 3, 3), (session.rid(0), 0, 3, 3)], sampled=[[7], [103]])
+    # Two drafts behind the first token, both rejected; then two of three accepted; then no drafts.
+    runner.step([(session.rid(0), 3, 6, 3)], sampled=[[204]])
+    runner.step([(session.rid(0), 4, 8, 3), ("other", 3, 5, 3)], sampled=[[105, 106, 207], [8]], padding=2)
+    runner.step([("other", 4, 7, 3), (session.rid(0), 7, 8, 3)], sampled=[[9, 9, 9], [208]])
+    assembled = chosen(session, 0, 3)
+    assert assembled.token_ids.tolist() == [103, 104, 105, 106, 107]
+    assert assembled.sampled_ids is not None
+    assert assembled.sampled_ids.tolist() == [204, 105, 106, 207, 208]
+    assert torch.equal(torch.stack(assembled.slots), torch.stack(states(torch.arange(3, 8), 0)))
+    assert session.whole(0, 3).sampled_ids is None
+    assert session.content["skipped"] == {"rows of rejected drafts": 3}
+    assert session.content["tokens"] == 8
+    assert chosen(session, 0, 3, 2).token_ids.tolist() == [103, 104]
+    assert session.parts.generated_forwards("tp1", 0) == 3
+
+
+def test_a_request_that_was_preempted_computes_its_tokens_again(spool: Path) -> None:
+    runner = V1Runner()
+    session = generating(runner, spool)
+    runner.step([(session.rid(0), 0, 3, 3)], sampled=[[103]])
+    runner.step([(session.rid(0), 3, 4, 3)], sampled=[[104]])
+    metadata = SimpleNamespace(query_start_loc_cpu=torch.tensor([0, 5]), num_actual_tokens=5)
+    runner.positions[:5] = torch.arange(5)
+    runner.propose_draft_token_ids(
+        SimpleNamespace(total_num_scheduled_tokens=5),
+        torch.zeros(5, HIDDEN),
+        states(torch.arange(5), 0),
+        metadata,
+        torch.tensor([[105]]),
+    )
+    assert session.whole(0, 3).forwards == 2
+    assert chosen(session, 0, 3).token_ids.tolist() == [103, 104]
+
+
+def test_a_row_that_a_rank_rejected_ends_the_run(spool: Path) -> None:
+    runner = V1Runner()
+    session = generating(runner, spool)
+    runner.step([(session.rid(0), 3, 6, 3)], sampled=[[204]])
+    # The scheduler, which asks the first rank, goes on behind what that one accepted.
+    runner.step([(session.rid(0), 6, 7, 3)], sampled=[[107]])
+    assert chosen(session, 0, 3).token_ids.tolist() == [103]
+    assert str(session.parts.assemble_generated("tp1", 0, 7, 5)) == "no row of a generated token"
+
+
+def test_the_limit_counts_generated_rows(spool: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("EAGLE_PARITY_MAX_TOKENS", "4")
+    runner = V1Runner()
+    session = generating(runner, spool)
+    runner.step([(session.rid(0), 0, 3, 3)], sampled=[[103]])
+    for position in range(3, 6):
+        runner.step([(session.rid(0), position, position + 1, 3)], sampled=[[101 + position]])
+    assert session.content["tokens"] == 4
+    assert session.content["limit"] == "max_tokens=4"
+
+
+def test_generated_rows_can_be_asked_for_later(server: tuple[Any, Any, Session]) -> None:
+    worker, runner, session = server
+    for _ in range(2):
+        assert "error" not in worker.eagle_parity_start(generated=True)
+    runner.step([(session.rid(0), 3, 4, 3)], sampled=[[104]])
+    assert chosen(session, 0, 3).forwards == 1
+    worker.eagle_parity_stop()
+    drafter = runner.drafter if isinstance(runner, V1Runner) else runner.speculator
+    for owner in (runner, drafter, drafter.model):
+        assert not {"propose", "propose_draft_token_ids", "combine_hidden_states"} & set(vars(owner))
+
+
+def test_a_release_that_doesnt_say_what_it_sampled_is_refused_for_generated_rows_alone(spool: Path) -> None:
+    class Other(Speculator):
+        def propose(  # type: ignore[override]  # an older one
+            self, input_batch: Any, last_hidden_states: torch.Tensor, aux_hidden_states: Any
+        ) -> torch.Tensor:
+            return super().propose(input_batch, last_hidden_states, aux_hidden_states)
+
+    runner = V2Runner()
+    runner.speculator = Other()
+    worker = worker_of(runner)
+    assert "has no num_rejected" in worker.eagle_parity_start(generated=True)["error"]
+    assert "error" not in worker.eagle_parity_start()
+    assert not spool.joinpath("x").exists()
 
 
 def test_dummy_runs_are_left_out(spool: Path) -> None:
