@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -20,6 +21,7 @@ from eagle_parity.capture.format import (
     write_manifest,
 )
 from eagle_parity.capture.launching import flags_against
+from eagle_parity.capture.spool import MIN_FREE_BYTES
 from eagle_parity.capture.vllm import EXTRACT
 from eagle_parity.engines.engine import EngineName
 from eagle_parity.engines.live_layers import live_boundaries, options_of
@@ -206,7 +208,7 @@ class _Recording:
 
         tokens = len(request.token_ids)
         whole: dict[str, AssembledRank] = {}
-        stopped = next((limit for r in self.parts.ranks.values() if (limit := r.content.get("limit"))), None)
+        stopped = self._stopped_by()
         reason = "no rank recorded it" + (f": the hook stopped at its limit ({stopped})" if stopped else "")
         for rank in self.parts.ranks_of(request.number):
             assembled = self.parts.assemble(rank, request.number, tokens, first=first_position)
@@ -222,6 +224,13 @@ class _Recording:
             failures = [failure for record in self.parts.ranks.values() for failure in record.failures]
             return f"{reason}; the hook: {failures[0]}" if failures else reason
         return whole
+
+    def _stopped_by(self) -> str | None:
+        """The limit that a rank ran into; where a full disk kept even that from being written, the disk."""
+        stated = (record.content.get("limit") for record in self.parts.ranks.values())
+        full = f"less than {MIN_FREE_BYTES >> 30} GiB free where the spool lies"
+        found: str | None = next((limit for limit in stated if limit), None)
+        return found or (full if shutil.disk_usage(self.parts.folder).free < MIN_FREE_BYTES else None)
 
     def _hint(self, rank: str, incomplete: Incomplete) -> str:
         limit = self.parts.ranks[rank].content.get("limit")
