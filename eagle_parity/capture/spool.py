@@ -48,6 +48,7 @@ import secrets
 import shutil
 import stat
 import tempfile
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -313,6 +314,7 @@ class _Session:
         self.failures: list[str] = []
         self.limit: str | None = None
         self.parts = 0
+        self.seconds = 0.0  # spent copying and writing: what the server waited for
         self.tokens = 0
         folder.mkdir(mode=0o700, exist_ok=True)
         self._go_on()
@@ -349,6 +351,7 @@ class _Session:
         import torch
         from safetensors.torch import save_file
 
+        started = time.perf_counter()
         rows = sum(where.stop - where.start for _, where in ours)
         end = max(where.stop for _, where in ours)
         _check_rows(tensors, end, alone=len(ours) == 1 and ours[0][1].start == 0)
@@ -398,6 +401,7 @@ def rank_record(session: _Session) -> dict[str, Any]:
         "pid": os.getpid(),
         "parts": session.parts,
         "tokens": session.tokens,
+        "seconds": round(session.seconds, 6),
         "limit": session.limit,
         "skipped": session.skipped,
         "failures": session.failures,
