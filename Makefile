@@ -3,7 +3,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: help setup demo test lint unit docs docs-check bench check-engines live-test clean
+.PHONY: help setup demo test lint unit docs docs-check bench bench-live check-engines live-test clean
 
 help:  ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -38,6 +38,9 @@ docs-check: setup  ## fail when the generated parts of docs/ are stale
 
 bench: setup  ## start-up times, as ratios to a bare typer app
 	$(BIN)/python -m benchmarks.startup
+
+bench-live: setup  ## what the capture hook costs a running server, as ratios; one engine: ENGINE=sglang
+	$(BIN)/python -m benchmarks.live $(if $(ENGINE),--engine $(ENGINE))
 
 check-engines: setup  ## the rules against the engines' own code; one of them: ENGINE=sglang VERSION=0.5.23
 	$(BIN)/python tests/check_engines.py $(if $(ENGINE),--engine $(ENGINE)) $(if $(VERSION),--version $(VERSION))
