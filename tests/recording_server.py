@@ -39,6 +39,8 @@ class RecordingServer:
         together: how many requests the scheduler waits for before it computes them in one forward.
         answers: called with a request's number and its tokens before it is answered.
         fetched: called whenever the parts are asked for.
+        choices: what each rank generates behind a prompt, token by token; None for a server that gives no ids.
+        accepted: how many of the rows behind the prompt each rank stores; all by default.
     """
 
     engine = "sglang"
@@ -55,6 +57,10 @@ class RecordingServer:
         self.longest: int | None = 64
         self.answers: Callable[[int, Sequence[int]], None] = lambda _number, _tokens: None
         self.fetched: Callable[[], None] = lambda: None
+        self.choices: Callable[[str, Sequence[int]], list[int]] | None = None
+        self.accepted: dict[str, int] = {}
+        self.temperatures: list[float] = []
+        self.generated = False
         self.sent: list[tuple[str, str, tuple[int, ...]]] = []
         self.recordings: list[str] = []
         self.counts: list[Counters] = []
@@ -80,8 +86,9 @@ class RecordingServer:
         return self.longest
 
     @contextmanager
-    def recording(self) -> Iterator[None]:
+    def recording(self, *, generated: bool = False) -> Iterator[None]:
         """As ``Server`` has it."""
+        self.generated = generated
         self.recordings.append("on")
         try:
             yield
@@ -96,8 +103,11 @@ class RecordingServer:
         """As ``Server`` has it."""
         return self.encode_text(str(messages))
 
-    def generate(self, token_ids: Sequence[int], *, request_id: str, salt: str, new_tokens: int) -> Generation:
+    def generate(
+        self, token_ids: Sequence[int], *, request_id: str, salt: str, new_tokens: int, temperature: float = 0.0
+    ) -> Generation:
         """Computes it on every rank, and answers."""
+        self.temperatures.append(temperature)
         self.answers(int(request_id.rpartition(".")[2]), token_ids)
         with self._lock:
             self.sent.append((request_id, salt, tuple(token_ids)))
@@ -112,7 +122,33 @@ class RecordingServer:
                 self._compute([request])
         else:
             self._barrier.wait()
-        return Generation(len(token_ids), cached, new_tokens, drafts=4, draft_tokens=12, accepted_tokens=new_tokens - 4)
+        output = None
+        if self.choices is not None:
+            output = tuple(self.choices("tp0", token_ids)[:new_tokens])
+            if self.generated:
+                for spool in self.ranks:
+                    self._decode(spool, request_id, token_ids, self.choices(spool.rank, token_ids)[:new_tokens])
+        return Generation(
+            len(token_ids),
+            cached,
+            new_tokens,
+            drafts=4,
+            draft_tokens=12,
+            accepted_tokens=new_tokens - 4,
+            output_ids=output,
+        )
+
+    def _decode(self, spool: Spool, request_id: str, prompt: Sequence[int], chosen: Sequence[int]) -> None:
+        """A forward a token; the last one is never computed."""
+        rows = self.accepted.get(spool.rank, len(chosen) - 1)
+        states = states_of([*prompt, *chosen])
+        for index in range(min(rows, len(chosen) - 1)):
+            at = len(prompt) + index
+            tensors = {"token_ids": torch.tensor(chosen[index : index + 1]), "positions": torch.tensor([at])}
+            tensors |= {"sampled_ids": torch.tensor(chosen[index + 1 : index + 2])}
+            tensors |= {f"slot.{slot}": state[at : at + 1] for slot, state in enumerate(states)}
+            tensors |= {"last_state": states[0][at : at + 1] + 1}
+            spool.write("generated", tensors, spool.marks([request_id]), [slice(0, 1)], mode="DECODE")
 
     def _compute_all(self) -> None:
         waiting, self._waiting = self._waiting, []

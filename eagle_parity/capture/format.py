@@ -13,11 +13,14 @@ Tensors of one file, for T tokens, hidden size H and K slots:
 ``last_state``     ``dtype``   ``[T, H]``, where the manifest has a last state
 ``loss_mask``      int64       ``[T]``, optional
 ``draft_input``    ``dtype``   ``[T, K * H]``, just where it isn't the slots side by side, bit for bit
+``sampled_ids``    int64       ``[T]``, of generated rows: the token that this rank chose behind each
 =================  ==========  =================================================
 
 A capture of a running server has one more section in its manifest, ``live``, and what the other ranks computed in
 ``ranks/<rank>/`` under the same file names, each with ``token_ids`` and ``slot.*``. What was recorded under other
-conditions (in a batch, in chunks, behind a warm prefix) is a capture of its own in ``conditions/<condition>/``.
+conditions (in a batch, in chunks, behind a warm prefix) is a capture of its own in ``conditions/<condition>/``. So is
+what was generated behind the prompts, ``conditions/generate/``: there each rank's file has the rank's own token ids and
+as many rows as this rank accepted in one run.
 """
 
 from __future__ import annotations
@@ -25,7 +28,7 @@ from __future__ import annotations
 import os
 import re
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
+from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple, Self
 
 import msgspec
 
@@ -47,10 +50,13 @@ MANIFEST_NAME = "manifest.json"
 TOKEN_IDS = "token_ids"  # noqa: S105  a tensor's name
 LAST_STATE = "last_state"
 LOSS_MASK = "loss_mask"
+SAMPLED_IDS = "sampled_ids"
 DRAFT_INPUT = "draft_input"
 
 RANKS_FOLDER = "ranks"
 CONDITIONS_FOLDER = "conditions"
+GENERATE: Literal["generate"] = "generate"
+"""The condition whose rows are those of generated tokens."""
 
 MAX_MANIFEST_BYTES = 256 * 1024 * 1024
 """A sequence's entry is about a hundred bytes: room for two million of them, and no more is parsed."""
@@ -115,8 +121,8 @@ class CapturedSequence(msgspec.Struct, frozen=True, kw_only=True):
         name: where the tokens came from, unique within the capture.
         file: its name in the directory.
         tokens: T.
-        first_position: of its first row in the sequence that was computed: above 0 behind a warm prefix alone, whose
-            rows were in a cache and are not here.
+        first_position: of its first row in the sequence that was computed: above 0 behind a warm prefix, whose rows
+            were in a cache and are not here, and of generated rows, behind their prompt.
         ranks: of a live capture, whose file this is, and then the other ranks that recorded the sequence whole.
         draft_input: of a live capture: whether what the head's ``fc`` got is the slots side by side, bit for bit;
             ``normed`` where the head normalises first and what it got can't be held against the slots.
@@ -130,6 +136,20 @@ class CapturedSequence(msgspec.Struct, frozen=True, kw_only=True):
     draft_input: Literal["equal", "differs", "normed", "absent"] | None = None
 
 
+class RankIds(NamedTuple):
+    """Token ids as one rank has them: ``[T]`` of its rows, and of generated rows what it chose behind each."""
+
+    token_ids: torch.Tensor
+    sampled_ids: torch.Tensor | None = None
+
+    def tensors(self) -> dict[str, torch.Tensor]:
+        """As files have them."""
+        import torch
+
+        found = {TOKEN_IDS: self.token_ids, SAMPLED_IDS: self.sampled_ids}
+        return {name: ids.to(torch.int64) for name, ids in found.items() if ids is not None}
+
+
 class LiveRank(msgspec.Struct, frozen=True, kw_only=True):
     """One worker of the server, as it described itself.
 
@@ -139,6 +159,7 @@ class LiveRank(msgspec.Struct, frozen=True, kw_only=True):
         group_size: ranks that such a group has.
         parallel: sizes and ranks, ``{"tp_size": 2, "tp_rank": 1, ...}``.
         tokens: rows that it stored.
+        seconds: that its hook took to copy and write them; None where it doesn't say.
         limit: why it stopped storing; None where it didn't.
         failures: of its hook.
         skipped: rows that it saw and did not store, by reason.
@@ -149,6 +170,7 @@ class LiveRank(msgspec.Struct, frozen=True, kw_only=True):
     group_size: Annotated[int, msgspec.Meta(ge=1, le=65_536)]
     parallel: dict[_Name, int]
     tokens: int
+    seconds: float | None = None
     limit: _Text | None = None
     failures: list[_Text] = []
     skipped: dict[_Name, int] = {}
@@ -411,6 +433,7 @@ class CaptureWriter:
         draft_input: torch.Tensor | None = None,
         draft_input_is: Literal["equal", "differs", "normed", "absent"] | None = None,
         ranks: Mapping[str, Sequence[torch.Tensor]] | None = None,
+        rank_ids: Mapping[str, RankIds] | None = None,
         first_position: int = 0,
     ) -> None:
         """Writes one sequence; its files are whole when this returns.
@@ -425,6 +448,7 @@ class CaptureWriter:
             draft_input_is: what is known of it.
             first_position: see ``CapturedSequence``.
             ranks: of a live capture, each rank's own ``[T, H]`` a slot, the rank of ``slots`` first.
+            rank_ids: of ranks whose token ids aren't those of the sequence, or that chose tokens.
 
         Raises:
             ValueError: the tensors aren't what the manifest says.
@@ -452,12 +476,14 @@ class CaptureWriter:
                     raise ValueError(f"{name}: {key} is {tuple(vector.shape)}, not ({tokens}, ...)")
                 tensors[key] = vector.to(torch.int64) if key == LOSS_MASK else vector
         file = f"sequence_{len(self._sequences):06d}.safetensors"
-        first, *others = ranks or {"": ()}
+        own_ids = {rank: (rank_ids or {}).get(rank, RankIds(token_ids)).tensors() for rank in ranks or ()}
+        first, *others = own_ids or [""]
         for rank in others:
             folder = self.folder / RANKS_FOLDER / rank
             folder.mkdir(parents=True, exist_ok=True)
             own = {slot_key(i): state for i, state in enumerate((ranks or {})[rank])}
-            _write_tensors(folder / file, {TOKEN_IDS: tensors[TOKEN_IDS], **own})
+            _write_tensors(folder / file, {**own_ids[rank], **own})
+        tensors |= own_ids.get(first, {})
         _write_tensors(self.folder / file, tensors)
         entry = CapturedSequence(
             name=self._unique(name),

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from eagle_parity.capture.assembly import SessionParts
-from eagle_parity.capture.format import Manifest, check_output
+from eagle_parity.capture.format import GENERATE, Manifest, check_output
 from eagle_parity.capture.recorded import write_recording
 from eagle_parity.capture.sending import REQUESTS_NAME, Sent, read_sent, send_sequences
 from eagle_parity.capture.spool import MIN_FREE_BYTES
@@ -56,6 +56,7 @@ def capture_live(
     engine: str | None = None,
     conditions: Sequence[Condition] = (),
     new_tokens: int = 16,
+    temperature: float = 0.0,
     overwrite: bool = False,
     on_sequence: Callable[[str], None] = lambda _name: None,
 ) -> LiveCapture:
@@ -68,6 +69,7 @@ def capture_live(
         engine: its name where the server's own isn't the whole truth, ``sglang@0.5.12:embedding-capture=patched``.
         conditions: recorded beside, each in a capture of its own.
         new_tokens: generated after each sequence; what the server counts of its drafts comes from them.
+        temperature: at which they are generated; 0 is greedy.
         overwrite: see ``CaptureWriter``.
         on_sequence: called with a sequence's name before it is sent.
 
@@ -77,7 +79,14 @@ def capture_live(
     """
     started = time.perf_counter()
     check_output(output, overwrite=overwrite)
-    sent = send_sequences(server, sequences, conditions=conditions, new_tokens=new_tokens, on_sequence=on_sequence)
+    sent = send_sequences(
+        server,
+        sequences,
+        conditions=conditions,
+        new_tokens=new_tokens,
+        temperature=temperature,
+        on_sequence=on_sequence,
+    )
     with tempfile.TemporaryDirectory(prefix="eagle-parity-") as copy:
         folder = _reach(server, sent, Path(copy), Path(output))
         parts = _settled(server, sent, folder, Path(copy))
@@ -130,7 +139,8 @@ def _settled(server: Server, sent: Sent, folder: Path, copy: Path) -> SessionPar
     deadline = time.monotonic() + SETTLE_SECONDS
     while True:
         parts = SessionParts(folder)
-        if all(_is_whole(parts, request) for request in sent.requests) or time.monotonic() > deadline:
+        whole = all(_is_whole(parts, request) for request in sent.requests)
+        if (whole and (GENERATE not in sent.conditions or _is_through(parts, sent))) or time.monotonic() > deadline:
             break
         time.sleep(_POLL_SECONDS)
         try:
@@ -147,6 +157,17 @@ def _settled(server: Server, sent: Sent, folder: Path, copy: Path) -> SessionPar
             " lines with eagle-parity",
         )
     return parts
+
+
+def _is_through(parts: SessionParts, sent: Sent) -> bool:
+    """Whether the ranks of each request recorded equally many forwards of generated tokens.
+
+    How many rows of them each rank accepted is its own; that is what they are compared for.
+    """
+    return all(
+        len({parts.generated_forwards(rank, request.number) for rank in parts.ranks_of(request.number)}) == 1
+        for request in sent.that_generated()
+    )
 
 
 def _is_whole(parts: SessionParts, request: SentRequest) -> bool:

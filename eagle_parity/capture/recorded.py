@@ -11,6 +11,7 @@ import msgspec
 from eagle_parity.capture.assembly import AssembledRank, Incomplete, SessionParts, draft_input_state
 from eagle_parity.capture.format import (
     CONDITIONS_FOLDER,
+    GENERATE,
     CapturedTarget,
     CaptureWriter,
     IncompleteSequence,
@@ -18,6 +19,7 @@ from eagle_parity.capture.format import (
     LiveRecording,
     Manifest,
     Producer,
+    RankIds,
     write_manifest,
 )
 from eagle_parity.capture.launching import flags_against
@@ -29,7 +31,7 @@ from eagle_parity.errors import InputError
 from eagle_parity.wiring import EMBEDDING, POST_NORM
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     import torch
 
@@ -70,12 +72,13 @@ def write_recording(
     recorded: list[str] = []
     refused: dict[str, str] = {}
     for condition in sent.conditions:
+        assembling = recording.assemble_generated if condition == GENERATE else recording.assemble
         fulfilled = recording.fulfilled(condition)
         if not fulfilled:
             refused[condition] = recording.why_not(condition)
             continue
         try:
-            recording.write(fulfilled, output / CONDITIONS_FOLDER / condition, overwrite=True)
+            recording.write(fulfilled, output / CONDITIONS_FOLDER / condition, overwrite=True, assembling=assembling)
             recorded.append(condition)
         except InputError as error:
             refused[condition] = error.found
@@ -108,6 +111,7 @@ class _Recording:
             if isinstance(value, bool | int | float | str)
         }
         options = tuple(sorted(options_of(sent.engine, self.settings).items()))
+        self.settings["temperature"] = sent.temperature
         self.engine = engine or str(EngineName(sent.engine, version, options))
 
     @property
@@ -127,6 +131,7 @@ class _Recording:
         *,
         overwrite: bool,
         lost: Sequence[IncompleteSequence] = (),
+        assembling: Callable[[SentRequest, int], dict[str, AssembledRank] | str] | None = None,
     ) -> Manifest:
         """One capture of these requests, each from a position on; the manifest tells which aren't whole.
 
@@ -135,12 +140,13 @@ class _Recording:
             output: the capture's directory.
             overwrite: see ``CaptureWriter``.
             lost: sequences that were never answered.
+            assembling: puts a request's rows together; those of its prompt by default.
         """
         incomplete = list(lost)
         writer: CaptureWriter | None = None
         try:
             for request, first_position in requests:
-                assembled = self._assemble(request, first_position)
+                assembled = (assembling or self.assemble)(request, first_position)
                 if isinstance(assembled, str):
                     incomplete.append(IncompleteSequence(name=request.name, reason=assembled))
                     continue
@@ -202,12 +208,13 @@ class _Recording:
         front = [EMBEDDING] if EMBEDDING in first.beside else []
         return [*front, *listed, *sorted(boundary for boundary in first.beside if boundary != EMBEDDING)]
 
-    def _assemble(self, request: SentRequest, first_position: int) -> dict[str, AssembledRank] | str:
-        """Every rank that has the sequence whole, or why not one has."""
+    def assemble(self, request: SentRequest, first_position: int) -> dict[str, AssembledRank] | str:
+        """Every rank that has the sequence whole, one with the ids that were sent first, or why there is none."""
         import torch
 
         tokens = len(request.token_ids)
         whole: dict[str, AssembledRank] = {}
+        others: dict[str, AssembledRank] = {}  # with other ids than were sent: a fault that the comparison names
         stopped = self._stopped_by()
         reason = "no rank recorded it" + (f": the hook stopped at its limit ({stopped})" if stopped else "")
         for rank in self.parts.ranks_of(request.number):
@@ -218,12 +225,33 @@ class _Recording:
                 assembled.token_ids, torch.tensor(request.token_ids[tokens - len(assembled.token_ids) :])
             ):
                 reason = f"{rank}: the server computed other token ids than were sent"
+                others[rank] = assembled
             else:
                 whole[rank] = assembled
         if not whole:
             failures = [failure for record in self.parts.ranks.values() for failure in record.failures]
             return f"{reason}; the hook: {failures[0]}" if failures else reason
-        return whole
+        return whole | others
+
+    def assemble_generated(self, request: SentRequest, first_position: int) -> dict[str, AssembledRank] | str:
+        """Every rank's own run of generated rows; first one whose tokens the server answered with."""
+        output = request.output_ids or []
+        answered: dict[str, AssembledRank] = {}
+        others: dict[str, AssembledRank] = {}
+        reason = "no rank recorded its generated tokens"
+        for rank in self.parts.ranks_of(request.number):
+            # The last token was chosen and never computed.
+            assembled = self.parts.assemble_generated(rank, request.number, first_position, len(output) - 1)
+            if isinstance(assembled, Incomplete):
+                reason = f"{rank}: {assembled}{self._hint(rank, assembled)}"
+                continue
+            rows = len(assembled.token_ids)
+            chosen = [] if assembled.sampled_ids is None else assembled.sampled_ids.tolist()
+            own = assembled.token_ids.tolist() == output[:rows] and chosen == output[1 : rows + 1]
+            (answered if own else others)[rank] = assembled
+        if others and not answered:
+            return "no rank generated the tokens that the server answered with"
+        return answered | others or reason
 
     def _stopped_by(self) -> str | None:
         """The limit that a rank ran into; where a full disk kept even that from being written, the disk."""
@@ -249,8 +277,9 @@ class _Recording:
         state = next((s for s in states if s == "differs"), states[0])
         at = states.index(state)
         different = list(whole.values())[at].draft_input if state == "differs" else None
-        first_position = len(request.token_ids) - len(first.token_ids)
-        mask = request.loss_mask
+        generated = first.sampled_ids is not None
+        first_position = len(request.token_ids) - (0 if generated else len(first.token_ids))
+        mask = None if generated else request.loss_mask
         writer.write(
             request.name,
             first.token_ids,
@@ -260,6 +289,7 @@ class _Recording:
             draft_input=different,
             draft_input_is=None if self.is_reference else state,
             ranks={name: rank.states for name, rank in whole.items()},
+            rank_ids={name: RankIds(rank.token_ids, rank.sampled_ids) for name, rank in whole.items()},
             first_position=first_position,
         )
 
@@ -281,6 +311,12 @@ class _Recording:
 
     def fulfilled(self, condition: Condition) -> list[tuple[SentRequest, int]]:
         """The requests that were really computed under a condition, each with the position from which on."""
+        if condition == GENERATE:
+            return [
+                (request, len(request.token_ids))
+                for request in self.sent.that_generated()
+                if any(self.parts.generated_forwards(r, request.number) for r in self.parts.ranks_of(request.number))
+            ]
         chosen = []
         for request in self.sent.under(condition):
             ranks = self.parts.ranks_of(request.number)
@@ -292,6 +328,15 @@ class _Recording:
 
     def why_not(self, condition: Condition) -> str:
         """Why no request was."""
+        if condition == GENERATE:
+            if self.sent.engine != "vllm":
+                return (
+                    f"the hook in {self.sent.engine} records prompts' rows alone: decoding replays graphs, where no"
+                    " hook fires, and what was accepted isn't known where it stands"
+                )
+            if not self.sent.that_generated():
+                return "no answer has two generated tokens with their ids (--generate)"
+            return "no rank recorded rows of generated tokens"
         if not self.sent.under(condition):
             return "no request of it was answered"
         if condition == "chunk":
@@ -318,6 +363,7 @@ def _live_rank(record: RankRecord) -> LiveRank:
         group_size=record.group_size,
         parallel=record.parallel,
         tokens=int(content.get("tokens") or 0),
+        seconds=float(seconds) if isinstance(seconds := content.get("seconds"), int | float) else None,
         limit=content.get("limit"),
         failures=record.failures,
         skipped={str(name): int(rows) for name, rows in skipped.items()},

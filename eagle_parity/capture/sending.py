@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Literal, TypeAlias
 
 import msgspec
 
-from eagle_parity.capture.format import MAX_MANIFEST_BYTES, Acceptance
+from eagle_parity.capture.format import GENERATE, MAX_MANIFEST_BYTES, Acceptance
 from eagle_parity.capture.prompts import SkippedSequence, TokenSequence
 from eagle_parity.capture.servers.server import NoAnswerError
 from eagle_parity.capture.spool import is_session, new_session, request_id
@@ -25,9 +25,12 @@ if TYPE_CHECKING:
     from eagle_parity.capture.prompts import TokenSource
     from eagle_parity.capture.servers.server import Counters, Generation, Server
 
-Condition: TypeAlias = Literal["batch", "chunk", "prefix"]
-CONDITIONS: tuple[Condition, ...] = ("batch", "chunk", "prefix")
-"""What can be recorded beside the sequences alone: together at once, split by the scheduler, behind a warm prefix."""
+Condition: TypeAlias = Literal["batch", "chunk", "prefix", "generate"]
+CONDITIONS: tuple[Condition, ...] = ("batch", "chunk", "prefix", "generate")
+"""What can be recorded beside the sequences alone: together at once, split by the scheduler, behind a warm prefix, and
+what was generated behind each."""
+MIN_GENERATED_TOKENS = 2
+"""The last generated token is never computed: with one alone there is no row."""
 
 CONCURRENT_REQUESTS = 8
 """Of the conditions that want a full batch: below any engine's limit of running requests."""
@@ -49,6 +52,7 @@ class SentRequest(msgspec.Struct, frozen=True, kw_only=True):
         token_ids: as they were sent.
         loss_mask: where their source has one.
         condition: None for a sequence that was sent alone.
+        output_ids: what was generated, as the server answered it; None where it gives no ids.
     """
 
     number: int
@@ -56,6 +60,7 @@ class SentRequest(msgspec.Struct, frozen=True, kw_only=True):
     token_ids: list[int]
     loss_mask: list[int] | None = None
     condition: Condition | None = None
+    output_ids: list[int] | None = None
 
 
 class Sent(msgspec.Struct, kw_only=True):
@@ -68,6 +73,7 @@ class Sent(msgspec.Struct, kw_only=True):
         session: by which the workers name their files.
         architectures: of the target, as the server names them; empty where it doesn't.
         conditions: as they were asked for.
+        temperature: of the generation; 0 is greedy.
         requests: in the order in which they were answered.
         skipped: sequences that weren't sent, with reasons.
         lost: sequences that were sent and not answered, or not sent because the ones before them weren't, with reasons:
@@ -83,6 +89,7 @@ class Sent(msgspec.Struct, kw_only=True):
     session: str
     architectures: list[str] = []
     conditions: list[Condition] = []
+    temperature: float = 0.0
     requests: list[SentRequest] = []
     skipped: list[Annotated[tuple[str, str], msgspec.Meta(description="name, reason")]] = []
     lost: list[Annotated[tuple[str, str], msgspec.Meta(description="name, reason")]] = []
@@ -91,6 +98,10 @@ class Sent(msgspec.Struct, kw_only=True):
     def under(self, condition: Condition | None) -> list[SentRequest]:
         """The requests of one condition, in the order of their numbers."""
         return sorted((r for r in self.requests if r.condition == condition), key=lambda request: request.number)
+
+    def that_generated(self) -> list[SentRequest]:
+        """Those that were sent alone and generated enough for a row."""
+        return [r for r in self.under(None) if len(r.output_ids or ()) >= MIN_GENERATED_TOKENS]
 
     def save(self, folder: str | Path) -> None:
         """Keeps it for a later ``--from-parts``; the file holds the prompts, so it is made with mode 0600."""
@@ -121,6 +132,7 @@ def send_sequences(
     *,
     conditions: Sequence[Condition] = (),
     new_tokens: int,
+    temperature: float = 0.0,
     on_sequence: Callable[[str], None],
 ) -> Sent:
     """Sends the sequences one by one, then once more under each condition.
@@ -130,15 +142,16 @@ def send_sequences(
         sequences: the tokens; a ``SkippedSequence`` among them is passed on.
         conditions: see ``CONDITIONS``.
         new_tokens: generated after each sequence.
+        temperature: at which; 0 is greedy.
         on_sequence: called with a sequence's name before it is sent.
 
     Raises:
         InputError: not one sequence was answered.
         KeyboardInterrupt: Ctrl-C, before any was. Later on it ends the sending, and the rest is told as lost.
     """
-    sender = _Sender(server, new_tokens, on_sequence)
+    sender = _Sender(server, new_tokens, temperature, on_sequence)
     before = server.counters()
-    with server.recording():
+    with server.recording(generated=GENERATE in conditions):
         try:
             answered = sender.send_alone(sequences)
             for condition in conditions:
@@ -153,7 +166,7 @@ def send_sequences(
 
 
 class _Sender:
-    def __init__(self, server: Server, new_tokens: int, on_sequence: Callable[[str], None]) -> None:
+    def __init__(self, server: Server, new_tokens: int, temperature: float, on_sequence: Callable[[str], None]) -> None:
         self.server = server
         self.new_tokens = new_tokens
         self.on_sequence = on_sequence
@@ -163,6 +176,7 @@ class _Sender:
             server=server.url,
             session=new_session(),
             architectures=server.architectures(),
+            temperature=temperature,
         )
         self.generations: list[Generation] = []
         self._numbers = 0
@@ -203,6 +217,8 @@ class _Sender:
 
     def send_under(self, condition: Condition, sequences: Sequence[TokenSequence]) -> None:
         """A sequence that isn't answered under a condition is missing there, and nowhere else."""
+        if condition == GENERATE:
+            return  # it is of the sequences that were sent alone
         if condition == "prefix":
             for sequence in sequences:
                 if len(sequence.token_ids) >= MIN_PREFIX_TOKENS:
@@ -232,6 +248,7 @@ class _Sender:
             token_ids=list(sequence.token_ids),
             loss_mask=None if sequence.loss_mask is None else list(sequence.loss_mask),
             condition=condition,
+            output_ids=None if generation.output_ids is None else list(generation.output_ids),
         )
         with self._lock:
             self.sent.requests.append(request)
@@ -240,7 +257,9 @@ class _Sender:
 
     def _generate(self, token_ids: Sequence[int], number: int, salt: str, *, new_tokens: int) -> Generation:
         mark = request_id(self.server.token, self.sent.session, number)
-        return self.server.generate(token_ids, request_id=mark, salt=salt, new_tokens=new_tokens)
+        return self.server.generate(
+            token_ids, request_id=mark, salt=salt, new_tokens=new_tokens, temperature=self.sent.temperature
+        )
 
     def _next_number(self) -> int:
         with self._lock:

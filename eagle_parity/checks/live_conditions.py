@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from eagle_parity.capture.format import GENERATE
 from eagle_parity.checks.check import Check, Outcomes
 from eagle_parity.comparison.evidence import rounded, told_distance
 from eagle_parity.comparison.thresholds import prior_floor
@@ -25,6 +26,8 @@ def run(subject: RecordingSubject) -> Outcomes:
     if not recording.conditions and not recording.skipped_conditions:
         yield Skip(check=CHECK.name, reason="nothing was recorded under other conditions (capture with --conditions)")
     for name, reason in recording.skipped_conditions.items():
+        if name == GENERATE:
+            continue  # told where the ranks are compared
         yield Skip(check=CHECK.name, reason=f"{name}: {reason}")
     for condition in recording.conditions:
         if condition.not_compared is not None:

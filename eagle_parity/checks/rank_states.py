@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import msgspec
+
+from eagle_parity.capture.format import GENERATE
 from eagle_parity.checks.check import Check, Outcomes
 from eagle_parity.comparison.evidence import rounded, told_distance
 from eagle_parity.comparison.rank_verdict import rank_limit, rows_beyond
-from eagle_parity.comparison.recording import COLUMNS, ROWS, SUM, SUM_LESS_RESIDUAL
+from eagle_parity.comparison.recording import COLUMNS, ROWS, SUM, SUM_LESS_RESIDUAL, GeneratedTokens
 from eagle_parity.findings import RANK_DIVERGENCE, RANK_PARTIAL, RANK_SHARDED, Severity
 from eagle_parity.results import Skip
 from eagle_parity.wiring import describe_boundary
@@ -26,8 +29,18 @@ _IN_WORDS = {
 }
 
 
+_SAMPLED = (
+    "Each rank draws for itself, and they draw differently: what the client gets is the first rank's text, and the"
+    " others' caches hold another one. Decode greedily on this backend, or use a release whose ranks share the tokens"
+    " that they sample (vLLM issue 17498), and compare hidden states on the prompts or with --temperature 0."
+)
+
+
 def run(subject: RecordingSubject) -> Outcomes:
-    """Parts of states, one finding for all slots of a kind; then rows that differ for no such reason."""
+    """Parts of states, one finding for all slots of a kind; then rows that differ for no such reason.
+
+    Ranks that differ on the prompt differ in what they generate from it: that is evidence of the same finding.
+    """
     yield from _not_compared(subject)
     kinds: dict[str, list[RankVerdict]] = {}
     for verdict in subject.by_ranks.values():
@@ -42,10 +55,21 @@ def run(subject: RecordingSubject) -> Outcomes:
         if rank.differing or rank.shares is not None
     ]
     apart = [(s, r) for s, r in unlike if r.shares is not None or rows_beyond(r, subject.thresholds)]
+    generation = subject.recording.generation or GeneratedTokens()
+    generated = [
+        rank
+        for slot in generation.rank_slots
+        if slot.slot not in subject.by_ranks
+        for rank in slot.ranks
+        if rank.differing
+    ]
+    generated_apart = [rank for rank in generated if rows_beyond(rank, subject.thresholds)]
     if apart:
         yield _divergence(apart, subject)
-    elif unlike:
-        yield _rounding([rank for _, rank in unlike], subject)
+    elif generation.diverged or generated_apart:
+        yield _while_generating(generation, generated_apart, subject)
+    elif unlike or generated:
+        yield _rounding([*(rank for _, rank in unlike), *generated], subject)
 
 
 def _not_compared(subject: RecordingSubject) -> Outcomes:
@@ -57,6 +81,14 @@ def _not_compared(subject: RecordingSubject) -> Outcomes:
         one = len(recording.ranks) <= 1
         reason = "the capture has one rank" if one else "no sequence was recorded by two ranks of one group"
         yield Skip(check=CHECK.name, reason=reason)
+    if GENERATE in recording.skipped_conditions:
+        yield Skip(check=CHECK.name, reason=f"{GENERATE}: {recording.skipped_conditions[GENERATE]}")
+    generation = recording.generation
+    if generation is not None and generation.not_compared is not None:
+        yield Skip(check=CHECK.name, reason=f"{GENERATE}: {generation.not_compared}")
+    elif generation is not None and generation.unreadable:
+        name, reason = generation.unreadable[0]
+        yield Skip(check=CHECK.name, reason=f"{GENERATE}: files can't be read and weren't compared; {name}: {reason}")
 
 
 def _parts(how: str, verdicts: list[RankVerdict], subject: RecordingSubject) -> Finding:
@@ -123,11 +155,61 @@ def _divergence(apart: list[tuple[RankSlot, RankAgreement]], subject: RecordingS
             "ranks": entries,
             "ruled_out": ruled_out,
             "not_tried": not_tried,
+            "generated": None if subject.recording.generation is None else _generated(subject.recording.generation),
             "thresholds": subject.thresholds.as_dict(),
         },
         slot=apart[0][0].slot if len({slot.slot for slot, _ in apart}) == 1 else None,
         rank=_number(next(iter(ranks))) if len(ranks) == 1 else None,
     )
+
+
+def _while_generating(generation: GeneratedTokens, apart: list[RankAgreement], subject: RecordingSubject) -> Finding:
+    """Ranks that agree on the prompts and not behind them: by the tokens first, as states follow from these."""
+    told = []
+    if generation.diverged:
+        first = generation.diverged[0]
+        told.append(
+            f"rank {first.rank} chose token {first.token} where rank {first.first_rank} chose token "
+            f"{first.first_token}, first in {first.sequence} at position {first.position} (generated token "
+            f"{first.generated}); in {generation.diverged_sequences} of {generation.sequences} sequences, "
+            f"{generation.differing} of {generation.tokens} tokens differ"
+        )
+    if apart:
+        worst = max(apart, key=lambda rank: rows_beyond(rank, subject.thresholds))
+        place = f", first in {worst.first}" if worst.first is not None else ""
+        told.append(
+            f"slot {worst.slot}: {rows_beyond(worst, subject.thresholds)} of {worst.rows} rows of the same tokens "
+            f"differ between ranks {worst.rank} and {worst.first_rank} by more than rounding (up to "
+            f"{told_distance(worst.largest or 0.0)}){place}"
+        )
+    how = {None: "", 0.0: ", greedily"}.get(generation.temperature, f" at temperature {generation.temperature:g}")
+    ranks = {place.rank for place in generation.diverged} | {rank.rank for rank in apart}
+    sampled = bool(generation.temperature) and not apart
+    prompts = "nothing was recorded of the prompts by two ranks"
+    if subject.recording.rank_slots:
+        prompts = "on the prompts' rows the ranks agree"
+    return RANK_DIVERGENCE.finding(
+        f"while generating{how}: {'; '.join(told)}; {prompts}",
+        evidence={
+            "ranks": [_entry(rank, subject) for slot in generation.rank_slots for rank in slot.ranks],
+            "generated": _generated(generation),
+            "thresholds": subject.thresholds.as_dict(),
+        },
+        rank=_number(next(iter(ranks))) if len(ranks) == 1 else None,
+        remedy=_SAMPLED if sampled else RANK_DIVERGENCE.remedy,
+    )
+
+
+def _generated(generation: GeneratedTokens) -> dict[str, Any]:
+    return {
+        "temperature": generation.temperature,
+        "sequences": generation.sequences,
+        "diverged_sequences": generation.diverged_sequences,
+        "tokens": generation.tokens,
+        "differing_tokens": generation.differing,
+        "rows_behind": generation.rows_behind,
+        "first": [msgspec.to_builtins(place) for place in generation.diverged],
+    }
 
 
 def _rounding(unlike: list[RankAgreement], subject: RecordingSubject) -> Finding:

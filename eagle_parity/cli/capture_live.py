@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, TypeAlias
@@ -92,7 +93,18 @@ ConditionsOption: TypeAlias = Annotated[
         "--conditions",
         metavar="LIST",
         help="Record the sequences once more each: batch (together), chunk (split by the scheduler), prefix (behind a"
-        " warm prefix).",
+        " warm prefix). generate records what --generate generates behind them, and the tokens that each rank chose"
+        " (vLLM).",
+        rich_help_panel=_TOKENS,
+    ),
+]
+TemperatureOption: TypeAlias = Annotated[
+    float,
+    typer.Option(
+        "--temperature",
+        min=0.0,
+        help="Of what is generated; 0 is greedy. Sampling makes the acceptance another one than that of a greedy run,"
+        " and on a vLLM server on CPU the ranks sample different tokens.",
         rich_help_panel=_TOKENS,
     ),
 ]
@@ -175,6 +187,7 @@ def capture_sglang(
     sequences: SequencesOption = None,
     max_tokens: MaxTokensOption = None,
     generate: GenerateOption = NEW_TOKENS,
+    temperature: TemperatureOption = 0.0,
     conditions: ConditionsOption = None,
     engine: EngineOption = AUTO,
     spool: SpoolOption = None,
@@ -235,6 +248,7 @@ def capture_sglang(
         conditions=conditions,
         asked=asked,
         generate=generate,
+        temperature=temperature,
         overwrite=overwrite,
         fail_on=fail_on,
         quiet=quiet,
@@ -252,6 +266,7 @@ def capture_vllm(
     sequences: SequencesOption = None,
     max_tokens: MaxTokensOption = None,
     generate: GenerateOption = NEW_TOKENS,
+    temperature: TemperatureOption = 0.0,
     conditions: ConditionsOption = None,
     engine: EngineOption = AUTO,
     spool: SpoolOption = None,
@@ -291,6 +306,7 @@ def capture_vllm(
         conditions=conditions,
         asked=asked,
         generate=generate,
+        temperature=temperature,
         overwrite=overwrite,
         fail_on=fail_on,
         quiet=quiet,
@@ -354,6 +370,7 @@ def _record(
     conditions: str | None,
     asked: _Asked | None,
     generate: int,
+    temperature: float,
     overwrite: bool,
     fail_on: FailOn,
     quiet: bool,
@@ -361,6 +378,8 @@ def _record(
     from eagle_parity.capture.live import capture_live
     from eagle_parity.cli.progress import show_progress
 
+    if not math.isfinite(temperature):
+        raise UsageError(f"--temperature {temperature}: expected a finite number, 0 for greedy")
     with show_progress("asking the server", total=tokens.sequences, quiet=quiet) as step:
         capture = capture_live(
             server,
@@ -369,6 +388,7 @@ def _record(
             engine=_named_engine(engine, server),
             conditions=_parse_conditions(conditions),
             new_tokens=generate,
+            temperature=temperature,
             overwrite=overwrite,
             on_sequence=step,
         )

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import torch
 
+from eagle_parity.capture.format import GENERATE
 from eagle_parity.comparison.alignment import BLOCK_ROWS
 from eagle_parity.comparison.recording import Condition, ConditionSlot
 from eagle_parity.comparison.states import LARGEST
@@ -95,7 +96,11 @@ def measure_conditions(live: LiveCapture, states: HiddenStates, bad_row_distance
         states: the same, opened.
         bad_row_distance: from where a row's place is told.
     """
-    return [_measure(live, states, condition, bad_row_distance) for condition in live.live.conditions]
+    return [
+        _measure(live, states, condition, bad_row_distance)
+        for condition in live.live.conditions
+        if condition != GENERATE  # no condition of the prompts' rows: ``generation`` has it
+    ]
 
 
 def _measure(live: LiveCapture, states: HiddenStates, name: str, bad_row_distance: float) -> Condition:

@@ -42,8 +42,8 @@ class RankPair:
     shares: str | None = None
     errors: ErrorHistograms = field(default_factory=lambda: ErrorHistograms(1))
 
-    def update(self, name: str, tokens: int, first: Rows, other: Rows) -> RankPair:
-        """Adds one sequence of so many tokens, block by block."""
+    def update(self, name: str, tokens: int, first: Rows, other: Rows, *, first_position: int = 0) -> RankPair:
+        """Adds one sequence of so many tokens, block by block; its first row stands at ``first_position``."""
         self.sequences += 1
         if other.tokens != tokens or first.tokens != tokens or other.hidden_size != first.hidden_size:
             self.shares = self.shares or f"[{other.tokens}, {other.hidden_size}] for {tokens} tokens"
@@ -60,7 +60,7 @@ class RankPair:
             if not differs_T.any():
                 continue
             if self.first is None:
-                self.first = Place(sequence=name, position=low + int(differs_T.nonzero()[0]))
+                self.first = Place(sequence=name, position=first_position + low + int(differs_T.nonzero()[0]))
             errors_T = row_errors(other_TD[differs_T], first_TD[differs_T])
             # A row of NaN on one side is no row less: it is as far off as a row can be.
             self.errors.update(errors_T.nan_to_num(nan=torch.inf, posinf=torch.inf)[None])

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from eagle_parity.comparison.conditions import measure_conditions
 from eagle_parity.comparison.draft_inputs import measure_draft_inputs
+from eagle_parity.comparison.generation import measure_generation
 from eagle_parity.comparison.live_rule import check_rule
 from eagle_parity.comparison.ranks import MAX_EXAMPLES, measure_ranks
 from eagle_parity.comparison.recording import RecordedRank, Recording
@@ -54,6 +55,7 @@ def measure_recording(
         draft_inputs=measure_draft_inputs(live, states),
         rule=check_rule(live, target),
         conditions=measure_conditions(live, states, bad_row_distance),
+        generation=measure_generation(live),
         skipped_conditions={plain(name): _told(reason) for name, reason in recording.skipped_conditions.items()},
     )
 

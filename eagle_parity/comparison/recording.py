@@ -243,6 +243,54 @@ class Condition(msgspec.Struct, frozen=True, kw_only=True):
     not_compared: str | None = None
 
 
+class TokenDivergence(msgspec.Struct, frozen=True, kw_only=True):
+    """Where a rank generated another token than the first rank of its group.
+
+    Attributes:
+        sequence: its name.
+        position: of the token in the sequence, prompt included.
+        generated: which of the generated tokens it is, from 1.
+        rank, first_rank: their names.
+        token, first_token: what each chose.
+    """
+
+    sequence: str
+    position: int
+    generated: int
+    rank: str
+    first_rank: str
+    token: int
+    first_token: int
+
+
+class GeneratedTokens(msgspec.Struct, frozen=True, kw_only=True):
+    """What ranks generated, each against the first rank of its group.
+
+    Attributes:
+        temperature: of the requests; 0 is greedy, None where it isn't known.
+        sequences: that were compared.
+        tokens: that were compared, once for each rank but the first.
+        differing: of these.
+        diverged_sequences: sequences with one.
+        diverged: the first one of some of them.
+        rank_slots: the states up to there.
+        rows_behind: that weren't compared: the ranks compute other texts there.
+        unreadable: name and reason.
+        not_compared: why nothing was.
+    """
+
+    temperature: float | None = None
+    sequences: int = 0
+    tokens: int = 0
+    differing: int = 0
+    diverged_sequences: int = 0
+    diverged: list[TokenDivergence] = []
+    rank_slots: list[RankSlot] = []
+    rows_behind: int = 0
+    unreadable: list[tuple[str, str]] = []
+    not_compared: str | None = None
+
+
 class Recording(msgspec.Struct, frozen=True, kw_only=True):
     """A capture of a running server, apart from any other side.
 
@@ -260,7 +308,8 @@ class Recording(msgspec.Struct, frozen=True, kw_only=True):
         draft_inputs: of the head.
         rule: of the layer set.
         conditions: that were recorded.
-        skipped_conditions: that could not be, with the reason.
+        generation: what was generated, where that was recorded.
+        skipped_conditions: conditions that could not be, with the reason.
     """
 
     engine: str
@@ -276,4 +325,5 @@ class Recording(msgspec.Struct, frozen=True, kw_only=True):
     draft_inputs: DraftInputs
     rule: RuleCheck
     conditions: list[Condition] = []
+    generation: GeneratedTokens | None = None
     skipped_conditions: dict[str, str] = {}

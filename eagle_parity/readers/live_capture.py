@@ -10,6 +10,7 @@ from eagle_parity.capture.format import (
     CONDITIONS_FOLDER,
     DRAFT_INPUT,
     RANKS_FOLDER,
+    SAMPLED_IDS,
     CapturedSequence,
     LiveRecording,
     Manifest,
@@ -24,11 +25,13 @@ from eagle_parity.readers.capture import CAPTURE
 from eagle_parity.readers.companions import Companions
 from eagle_parity.readers.containers import UnreadableFileError, read_table
 from eagle_parity.readers.containers.stored_tensor import StoredRows
-from eagle_parity.readers.reader import is_state
+from eagle_parity.readers.reader import is_state, token_vector
 from eagle_parity.readers.sequence import read_sequence
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    import torch
 
     from eagle_parity.hidden_states import HiddenStates, Rows
 
@@ -93,6 +96,26 @@ class LiveCapture:
             return read_sequence(name, table.source, recognised.sequence)
         except (UnreadableFileError, InputError) as error:
             return Unreadable(name, str(error))
+
+    def sampled_ids(self, entry: CapturedSequence, rank: str) -> torch.Tensor | Unreadable:
+        """The token that a rank chose behind each of its rows, int64 ``[T]``.
+
+        Args:
+            entry: of the sequence.
+            rank: one of ``ranks_of``.
+        """
+        ranks = self.ranks_of(entry)
+        if rank not in ranks:
+            return Unreadable(entry.file, f"the manifest describes no rank {quoted(rank)} in the sequence's group")
+        folder = self.folder if rank == ranks[0] else self.folder / RANKS_FOLDER / rank
+        try:
+            table = read_table(folder / entry.file)
+            tensor = table.tensors.get(SAMPLED_IDS)
+            if tensor is None:
+                return Unreadable(entry.file, f"no {SAMPLED_IDS} in it: {table}")
+            return token_vector(tensor, SAMPLED_IDS).read(table.source).long()
+        except (UnreadableFileError, InputError) as error:
+            return Unreadable(entry.file, str(error))
 
     def draft_input(self, entry: CapturedSequence) -> Rows | Unreadable:
         """What the head's ``fc`` got, ``[T, width]``, where that is stored: it isn't the slots side by side."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import stat
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -17,7 +18,10 @@ from eagle_parity.capture.live import capture_from_parts, capture_live
 from eagle_parity.capture.prompts import SkippedSequence, TokenSequence
 from eagle_parity.capture.sending import REQUESTS_NAME, THE_REST, read_sent
 from eagle_parity.capture.servers.server import Counters
+from eagle_parity.comparison.record import judge_recording
 from eagle_parity.errors import InputError
+from eagle_parity.findings import Finding
+from eagle_parity.readers import open_hidden_states
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -254,13 +258,125 @@ def test_conditions_that_are_not_come_about_are_refused_with_the_reason(
     assert capture.manifest.complete
 
 
+class Sampling:
+    """Tokens of a prompt: each rank the same, but for what is told."""
+
+    def __init__(self, other: dict[str, dict[int, int]] | None = None) -> None:
+        self.other = other or {}
+
+    def __call__(self, rank: str, prompt: Sequence[int]) -> list[int]:
+        chosen = [sum(prompt) % 50 + index for index in range(16)]
+        for index, token in self.other.get(rank, {}).items():
+            chosen[index] = token
+        return chosen
+
+
+@pytest.fixture
+def generating(server: RecordingServer) -> RecordingServer:
+    server.engine = "vllm"
+    server.choices = Sampling()
+    return server
+
+
+def test_what_was_generated(generating: RecordingServer, tmp_path: Path) -> None:
+    capture = record(generating, tmp_path / "live", conditions=("generate",), new_tokens=6)
+    live = capture.manifest.live
+    assert (live.conditions, live.skipped_conditions, live.settings["temperature"]) == (["generate"], {}, 0.0)
+    folder = tmp_path / "live" / "conditions" / "generate"
+    generated = read_manifest(folder)
+    for sequence, written in zip(SEQUENCES, generated.sequences, strict=True):
+        at = len(sequence.token_ids)
+        assert (written.name, written.first_position, written.tokens) == (sequence.name, at, 5)
+        assert written.ranks == ["tp0", "tp1"]
+        chosen = Sampling()("tp0", sequence.token_ids)[:6]
+        check_states(folder, [*sequence.token_ids, *chosen[:-1]], written.file, at)
+        for place in (folder, folder / "ranks" / "tp1"):
+            assert load_file(place / written.file)["sampled_ids"].tolist() == chosen[1:]
+    # The prompts' own files are what they are without it, and nothing is sent for it.
+    assert "sampled_ids" not in load_file(tmp_path / "live" / "sequence_000000.safetensors")
+    assert len(generating.sent) == len(SEQUENCES)
+    assert capture.manifest.live.incomplete == []
+
+
+def test_each_rank_keeps_its_own_tokens(generating: RecordingServer, tmp_path: Path) -> None:
+    generating.choices = Sampling({"tp1": {3: 99, 4: 98}})
+    generating.accepted = {"tp1": 4}
+    record(generating, tmp_path / "live", conditions=("generate",), new_tokens=6, temperature=0.5)
+    folder = tmp_path / "live" / "conditions" / "generate"
+    (first, *_) = read_manifest(folder).sequences
+    own = load_file(folder / "ranks" / "tp1" / first.file)
+    assert own["token_ids"].tolist() == [45, 46, 47, 99]
+    assert own["sampled_ids"].tolist() == [46, 47, 99, 98]
+    assert load_file(folder / first.file)["token_ids"].tolist() == [45, 46, 47, 48, 49]
+    assert generating.temperatures == [0.5] * 3
+    assert read_manifest(tmp_path / "live").live.settings["temperature"] == 0.5  # type: ignore[union-attr]  # it has one
+
+
+def test_the_first_rank_is_the_one_that_answered(generating: RecordingServer, tmp_path: Path) -> None:
+    choices = Sampling({"tp1": {3: 99}})
+    # The answer is the second rank's.
+    generating.choices = lambda rank, prompt: choices({"tp0": "tp1", "tp1": "tp0"}[rank], prompt)
+    real = generating.generate
+
+    def answer(token_ids: Any, **more: Any) -> Any:
+        generation = real(token_ids, **more)
+        return replace(generation, output_ids=tuple(choices("tp0", token_ids)[:6]))
+
+    generating.generate = answer  # type: ignore[method-assign]  # see above
+    record(generating, tmp_path / "live", conditions=("generate",), new_tokens=6)
+    ranks = [sequence.ranks for sequence in read_manifest(tmp_path / "live" / "conditions" / "generate").sequences]
+    assert ranks == [["tp1", "tp0"]] * 3
+
+
+def test_generated_rows_that_can_t_be_had_are_refused_with_the_reason(server: RecordingServer, tmp_path: Path) -> None:
+    def reason(name: str, **options: Any) -> str:
+        capture = record(server, tmp_path / name, conditions=("generate",), **options)
+        assert capture.manifest.complete
+        assert capture.manifest.live.conditions == []
+        return str(capture.manifest.live.skipped_conditions["generate"])
+
+    assert "the hook in sglang records prompts' rows alone" in reason("sglang")
+    server.engine = "vllm"
+    assert "no answer has two generated tokens" in reason("no ids")
+    server.choices = Sampling()
+    assert "no answer has two generated tokens" in reason("one", new_tokens=1)
+    server.accepted = {"tp0": 0, "tp1": 0}
+    assert reason("no rows") == "no rank recorded rows of generated tokens"
+    server.accepted = {}
+    real = server.generate
+    server.generate = lambda ids, **more: replace(real(ids, **more), output_ids=(1, 2, 3))  # type: ignore[method-assign]
+    assert "no rank generated the tokens that the server answered with" in reason("others")
+
+
+def test_a_rank_that_computed_other_ids_than_were_sent_is_no_missing_one(
+    server: RecordingServer, tmp_path: Path
+) -> None:
+    real = server._forward
+
+    def other(spool: Any, spans: Any) -> None:
+        if spool.rank == "tp0":
+            spans = [(name, [*tokens[:-1], 0], start, stop) for name, tokens, start, stop in spans]
+        real(spool, spans)
+
+    server._forward = other  # type: ignore[method-assign]  # a broken rank
+    capture = record(server, tmp_path / "live")
+    assert [sequence.ranks for sequence in capture.manifest.sequences] == [["tp1", "tp0"]] * 3
+    assert load_file(tmp_path / "live" / "ranks" / "tp0" / "sequence_000001.safetensors")["token_ids"].tolist() == [
+        1,
+        2,
+        0,
+    ]
+    outcomes = judge_recording(open_hidden_states(tmp_path / "live", role="live"))
+    assert [each.name for each in outcomes if isinstance(each, Finding)] == ["rank-divergence"]
+
+
 def test_rows_from_a_cache_say_which_flag_helps(server: RecordingServer, tmp_path: Path) -> None:
     server.cache = True
     server._computed = dict.fromkeys((f"{n}" for n in range(3)), (5, 6))
     real = server.generate
 
-    def one_salt(token_ids: Any, *, request_id: str, salt: str, new_tokens: int) -> Any:
-        del salt
+    def one_salt(token_ids: Any, *, request_id: str, salt: str, new_tokens: int, temperature: float) -> Any:
+        del salt, temperature
         return real(token_ids, request_id=request_id, salt="0", new_tokens=new_tokens)
 
     server.generate = one_salt  # type: ignore[method-assign]  # an engine without salts

@@ -354,6 +354,7 @@ def test_a_request_that_was_preempted_computes_its_tokens_again(spool: Path) -> 
     runner.step([(session.rid(0), 3, 4, 3)], sampled=[[104]])
     metadata = SimpleNamespace(query_start_loc_cpu=torch.tensor([0, 5]), num_actual_tokens=5)
     runner.positions[:5] = torch.arange(5)
+    runner.input_ids.gpu[:5] = torch.arange(5).int() + 100
     runner.propose_draft_token_ids(
         SimpleNamespace(total_num_scheduled_tokens=5),
         torch.zeros(5, HIDDEN),

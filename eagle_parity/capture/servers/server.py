@@ -42,6 +42,7 @@ class Generation:
         cached_tokens: of these, what it took from its prefix cache; None where it doesn't say.
         output_tokens: that it generated.
         drafts, draft_tokens, accepted_tokens: of speculation, where the engine counts by request.
+        output_ids: the generated tokens; None where the server gives no ids.
     """
 
     prompt_tokens: int | None
@@ -50,6 +51,7 @@ class Generation:
     drafts: int | None = None
     draft_tokens: int | None = None
     accepted_tokens: int | None = None
+    output_ids: tuple[int, ...] | None = None
 
 
 class Server(Protocol):
@@ -83,8 +85,12 @@ class Server(Protocol):
         """The longest prompt that it takes; None where it doesn't say."""
         ...
 
-    def recording(self) -> AbstractContextManager[None]:
-        """Switches the hooks on, and off again whatever happens."""
+    def recording(self, *, generated: bool = False) -> AbstractContextManager[None]:
+        """Switches the hooks on, and off again whatever happens.
+
+        Args:
+            generated: rows of generated tokens as well, where the engine's hook can tell the accepted ones.
+        """
         ...
 
     def encode_text(self, text: str) -> list[int]:
@@ -95,14 +101,17 @@ class Server(Protocol):
         """Token ids of a conversation, by the server's own chat template."""
         ...
 
-    def generate(self, token_ids: Sequence[int], *, request_id: str, salt: str, new_tokens: int) -> Generation:
-        """Sends token ids as they are, greedily decoded.
+    def generate(
+        self, token_ids: Sequence[int], *, request_id: str, salt: str, new_tokens: int, temperature: float = 0.0
+    ) -> Generation:
+        """Sends token ids as they are.
 
         Args:
             token_ids: the prompt.
             request_id: by which the workers know it.
             salt: requests of different salts share no cached prefix.
             new_tokens: to generate, at least 1.
+            temperature: 0 decodes greedily.
         """
         ...
 
@@ -288,6 +297,13 @@ def count_of(meta: Mapping[str, Any], *names: str) -> int | None:
         if isinstance(value, int) and not isinstance(value, bool):
             return value
     return None
+
+
+def ids_of(value: object) -> tuple[int, ...] | None:
+    """Token ids of an answer; None where it has none, or something else in their place."""
+    if not isinstance(value, list) or not all(type(token) is int for token in value):
+        return None
+    return tuple(value)
 
 
 def token_of(spool: Path | None, token: str | None) -> str | None:

@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from eagle_parity.capture.servers.server import Connection, Generation, count_of, no_token, token_of
+from eagle_parity.capture.servers.server import Connection, Generation, count_of, ids_of, no_token, token_of
 from eagle_parity.errors import InputError
 
 if TYPE_CHECKING:
@@ -88,7 +88,7 @@ class SglangServer:
         return min(known) - 1 if known else None
 
     @contextmanager
-    def recording(self) -> Iterator[None]:
+    def recording(self, *, generated: bool = False) -> Iterator[None]:  # noqa: ARG002  its hook has prompts' rows alone
         """The hook is on for requests of ours and for no others: there is nothing to switch."""
         yield
 
@@ -112,7 +112,9 @@ class SglangServer:
             )
         return tokens
 
-    def generate(self, token_ids: Sequence[int], *, request_id: str, salt: str, new_tokens: int) -> Generation:
+    def generate(
+        self, token_ids: Sequence[int], *, request_id: str, salt: str, new_tokens: int, temperature: float = 0.0
+    ) -> Generation:
         """As ``Server`` has it."""
         answer = self._http.object(
             self._http.post(
@@ -121,7 +123,7 @@ class SglangServer:
                     "input_ids": list(token_ids),
                     "rid": request_id,
                     "extra_key": salt,
-                    "sampling_params": {"max_new_tokens": new_tokens, "temperature": 0},
+                    "sampling_params": {"max_new_tokens": new_tokens, "temperature": temperature},
                 },
             ),
             "/generate",
@@ -132,6 +134,7 @@ class SglangServer:
             prompt_tokens=count_of(meta, "prompt_tokens"),
             cached_tokens=count_of(meta, "cached_tokens"),
             output_tokens=count_of(meta, "completion_tokens") or 0,
+            output_ids=ids_of(answer.get("output_ids")),
             drafts=count_of(meta, "spec_verify_ct"),
             # Each release has its own names (managers/tokenizer_manager.py: 0.5.12 and newer, 0.5.11, 0.5.10).
             draft_tokens=count_of(meta, "spec_num_proposed_drafts", "spec_proposed_drafts", "spec_draft_token_num"),

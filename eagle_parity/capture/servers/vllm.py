@@ -26,6 +26,7 @@ from eagle_parity.capture.servers.server import (
     Counters,
     Generation,
     count_of,
+    ids_of,
     no_token,
     prometheus_counts,
     token_of,
@@ -129,9 +130,9 @@ class VllmServer:
         return longest - 1 if isinstance(longest, int) and longest > 1 else None
 
     @contextmanager
-    def recording(self) -> Iterator[None]:
+    def recording(self, *, generated: bool = False) -> Iterator[None]:
         """As ``Server`` has it."""
-        self.facts = self.call("start")
+        self.facts = self.call("start", generated=True) if generated else self.call("start")
         try:
             yield
         finally:
@@ -154,7 +155,9 @@ class VllmServer:
             raise InputError(self.url, "its /tokenize gives no token ids", remedy="give prompts as token_ids")
         return tokens
 
-    def generate(self, token_ids: Sequence[int], *, request_id: str, salt: str, new_tokens: int) -> Generation:
+    def generate(
+        self, token_ids: Sequence[int], *, request_id: str, salt: str, new_tokens: int, temperature: float = 0.0
+    ) -> Generation:
         """As ``Server`` has it."""
         answer = self._http.object(
             self._http.post(
@@ -164,9 +167,10 @@ class VllmServer:
                     "prompt": list(token_ids),
                     "request_id": request_id,
                     "cache_salt": salt,
-                    # Sampling makes the ranks of a CPU server generate different tokens (vLLM issue 17498).
-                    "temperature": 0,
+                    # Above 0 the ranks of a CPU server generate different tokens (vLLM issue 17498).
+                    "temperature": temperature,
                     "max_tokens": new_tokens,
+                    "return_token_ids": True,
                 },
                 headers={"X-Request-Id": request_id},
             ),
@@ -175,10 +179,13 @@ class VllmServer:
         usage = answer.get("usage")
         usage = usage if isinstance(usage, dict) else {}
         details = usage.get("prompt_tokens_details")
+        choices = answer.get("choices")
+        choice = choices[0] if isinstance(choices, list) and choices else None
         return Generation(
             prompt_tokens=count_of(usage, "prompt_tokens"),
             cached_tokens=count_of(details, "cached_tokens") if isinstance(details, dict) else None,
             output_tokens=count_of(usage, "completion_tokens") or 0,
+            output_ids=ids_of(choice.get("token_ids")) if isinstance(choice, dict) else None,
         )
 
     def counters(self) -> Counters | None:

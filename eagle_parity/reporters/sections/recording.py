@@ -11,7 +11,7 @@ from eagle_parity.reporters.values import compact
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from eagle_parity.comparison.recording import Condition, Recording
+    from eagle_parity.comparison.recording import Condition, GeneratedTokens, Recording
     from eagle_parity.reporters.document import Block
 
 
@@ -34,6 +34,8 @@ def _lines(recording: Recording) -> Iterator[Entry]:
             yield Entry(Cell("between ranks"), f"{differing:,} of {rows:,} rows of slots differ", Tone.WARNING)
         else:
             yield Entry(Cell("between ranks"), f"equal bit for bit, {rows:,} rows of slots")
+    if recording.generation is not None:
+        yield _generation(recording.generation)
     yield from _draft_input(recording.draft_inputs.states)
     rule = recording.rule
     if rule.live is not None:
@@ -44,6 +46,20 @@ def _lines(recording: Recording) -> Iterator[Entry]:
         yield Entry(Cell(condition.name), _condition(condition))
     for name, reason in recording.skipped_conditions.items():
         yield Entry(Cell(name), reason, Tone.MUTED)
+
+
+def _generation(generation: GeneratedTokens) -> Entry:
+    label = Cell("while generating")
+    if generation.not_compared is not None:
+        return Entry(label, generation.not_compared, Tone.MUTED)
+    if generation.differing:
+        told = f"ranks chose other tokens in {generation.diverged_sequences} of {generation.sequences} sequences"
+        return Entry(label, f"{told}, {generation.differing:,} of {generation.tokens:,} tokens", Tone.BAD)
+    rows = sum(rank.rows for slot in generation.rank_slots for rank in slot.ranks)
+    differing = sum(rank.differing for slot in generation.rank_slots for rank in slot.ranks)
+    states = f"{differing:,} of {rows:,} rows of slots differ" if differing else f"{rows:,} rows of slots equal"
+    told = f"ranks chose the same {generation.tokens:,} tokens, {states}"
+    return Entry(label, told, Tone.WARNING if differing else Tone.PLAIN)
 
 
 def _draft_input(states: dict[str, int]) -> Iterator[Entry]:
