@@ -79,6 +79,12 @@ def reference_launch(
             " `eagle-parity engines` lists the versions"
         )
     version = resolved.version
+    if dict(name.options).get("impl") == "transformers":
+        # Seen on 0.32.0: what holds the states is looked for in the transformers library, too (registry.py:1278).
+        raise UsageError(
+            f"--engine {name}: with --model-impl transformers vLLM finds no model for {EXTRACT} and dies at start;"
+            " record the reference with the native class"
+        )
     refuse_beyond(wanted or (), target, option="--boundaries")
     numbers = [b for b in wanted if isinstance(b, int)] if wanted is not None else list(range(target.num_layers + 1))
     accepted = _accepted(name.engine, version, target, exported=exported)
@@ -92,7 +98,7 @@ def reference_launch(
     )
     notes = (size, *(f"A known defect of this release: {defect}." for defect in found.defects))
     if name.engine == "vllm":
-        return _vllm(name, target, found, vllm_environment(version, spool), notes)
+        return _vllm(target, found, vllm_environment(version, spool), notes)
     return _sglang(version, target, found, spool, notes, exported=exported)
 
 
@@ -169,17 +175,13 @@ def _sglang(
     return ReferenceLaunch(tuple(sglang_graph_flags(version)), environment, records, missing, notes)
 
 
-def _vllm(
-    name: EngineName, target: Target, found: Extraction, environment: Mapping[str, str], notes: tuple[str, ...]
-) -> ReferenceLaunch:
+def _vllm(target: Target, found: Extraction, environment: Mapping[str, str], notes: tuple[str, ...]) -> ReferenceLaunch:
     speculative: dict[str, Any] = {
         "method": EXTRACT,
         "num_speculative_tokens": 1,
         "draft_model_config": {"hf_config": {"eagle_aux_hidden_state_layer_ids": list(found.ids)}},
     }
     flags = ["--speculative-config", json.dumps(speculative, separators=(",", ":"))]
-    if dict(name.options).get("impl") == "transformers":
-        flags += ["--model-impl", "transformers"]
     kept = (
         "The method keeps all states in the KV cache, and those of a batch in a buffer:"
         f" {len(found.ids) * target.hidden_size:,} values a token in each. --max-num-batched-tokens bounds the buffer."

@@ -5,7 +5,7 @@ import shlex
 from typing import TYPE_CHECKING
 
 import pytest
-from config_cases import LLAMA_CONFIG
+from config_cases import KIMI_CONFIG, LLAMA_CONFIG
 
 from eagle_parity.cli.app import run
 
@@ -49,10 +49,11 @@ def test_environment_and_flags_are_a_line_each(llama: str, capsys: pytest.Captur
     assert '"eagle_aux_hidden_state_layer_ids":[3,6]' in flags
 
 
-def test_what_can_t_be_recorded_is_inconclusive(llama: str, capsys: pytest.CaptureFixture[str]) -> None:
-    engine = "vllm@0.32.0:impl=transformers"
+def test_what_can_t_be_recorded_is_inconclusive(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    kimi = tmp_path / "kimi.json"
+    kimi.write_text(json.dumps(KIMI_CONFIG))
     status, _, err = prepare(
-        capsys, "vllm", "--launch-flags", "--boundaries", "all", "--target", llama, "--engine", engine
+        capsys, "vllm", "--launch-flags", "--boundaries", "all", "--target", str(kimi), "--engine", "vllm@0.32.0"
     )
     assert status == 3
     assert "# not (0): no id gives them" in err
