@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
     import torch
 
+    from eagle_parity.capture.format import RankIds
     from eagle_parity.wiring import BoundaryEntry
 
 LAYERS = 30
@@ -40,6 +41,7 @@ class RankedSequence:
     draft_input: torch.Tensor | None = None
     draft_input_is: Literal["equal", "differs", "normed", "absent"] = "equal"
     first_position: int = 0
+    rank_ids: Mapping[str, RankIds] | None = None
 
 
 def rank(name: str, *, group: str = "dp0", group_size: int = 2, **more: Any) -> LiveRank:
@@ -110,6 +112,7 @@ def write_live(folder: Path, sequences: Sequence[RankedSequence], server: Server
                 ranks=sequence.ranks,
                 draft_input=sequence.draft_input,
                 draft_input_is=sequence.draft_input_is,
+                rank_ids=sequence.rank_ids,
                 first_position=sequence.first_position,
             )
     return folder

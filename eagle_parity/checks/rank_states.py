@@ -182,14 +182,13 @@ def _while_generating(generation: GeneratedTokens, apart: list[RankAgreement], s
             f"differ between ranks {worst.rank} and {worst.first_rank} by more than rounding (up to "
             f"{told_distance(worst.largest or 0.0)}){place}"
         )
-    how = {None: "", 0.0: ", greedily"}.get(generation.temperature, f" at temperature {generation.temperature:g}")
     ranks = {place.rank for place in generation.diverged} | {rank.rank for rank in apart}
     sampled = bool(generation.temperature) and not apart
     prompts = "nothing was recorded of the prompts by two ranks"
     if subject.recording.rank_slots:
         prompts = "on the prompts' rows the ranks agree"
     return RANK_DIVERGENCE.finding(
-        f"while generating{how}: {'; '.join(told)}; {prompts}",
+        f"while generating{_how(generation.temperature)}: {'; '.join(told)}; {prompts}",
         evidence={
             "ranks": [_entry(rank, subject) for slot in generation.rank_slots for rank in slot.ranks],
             "generated": _generated(generation),
@@ -198,6 +197,12 @@ def _while_generating(generation: GeneratedTokens, apart: list[RankAgreement], s
         rank=_number(next(iter(ranks))) if len(ranks) == 1 else None,
         remedy=_SAMPLED if sampled else RANK_DIVERGENCE.remedy,
     )
+
+
+def _how(temperature: float | None) -> str:
+    if temperature is None:
+        return ""
+    return f" at temperature {temperature:g}" if temperature else ", greedily"
 
 
 def _generated(generation: GeneratedTokens) -> dict[str, Any]:

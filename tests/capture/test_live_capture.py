@@ -375,7 +375,7 @@ def test_rows_from_a_cache_say_which_flag_helps(server: RecordingServer, tmp_pat
     server._computed = dict.fromkeys((f"{n}" for n in range(3)), (5, 6))
     real = server.generate
 
-    def one_salt(token_ids: Any, *, request_id: str, salt: str, new_tokens: int, temperature: float) -> Any:
+    def one_salt(token_ids: Any, *, request_id: str, salt: str, new_tokens: int, temperature: float = 0) -> Any:
         del salt, temperature
         return real(token_ids, request_id=request_id, salt="0", new_tokens=new_tokens)
 
