@@ -295,6 +295,42 @@ def test_generation(answers: Answers, tmp_path: Path, token: str) -> None:
         server.generate([1], request_id="r", salt="s", new_tokens=1)
 
 
+def test_generated_ids_and_the_temperature(answers: Answers, tmp_path: Path, token: str) -> None:
+    del token
+    answers["/server_info"] = sglang_info(tmp_path / "spool")
+    vllm_answers(answers)
+    sglang, vllm = SglangServer(answers.url), VllmServer(answers.url)
+    ids: Any
+    for ids, found in (([7, 8], (7, 8)), ([], ()), (None, None), ("78", None), ([7, "8"], None), ([True], None)):
+        answers["/generate"] = {"output_ids": ids}
+        answers["/v1/completions"] = {"choices": [{"token_ids": ids}]}
+        for server in (sglang, vllm):
+            generation = server.generate([1], request_id="r", salt="s", new_tokens=2, temperature=0.5)
+            assert generation.output_ids == found
+    assert answers.last("/generate")["sampling_params"]["temperature"] == 0.5
+    sent = answers.last("/v1/completions")
+    assert (sent["temperature"], sent["return_token_ids"]) == (0.5, True)
+    for ids in ([2**64], [-1]):
+        answers["/v1/completions"] = {"choices": [{"token_ids": ids}]}
+        assert vllm.generate([1], request_id="r", salt="s", new_tokens=2).output_ids is None
+    for choices in (None, [], {}, [7], [[]]):
+        answers["/v1/completions"] = {"choices": choices}
+        assert vllm.generate([1], request_id="r", salt="s", new_tokens=2).output_ids is None
+    assert answers.last("/v1/completions")["temperature"] == 0
+
+
+def test_generated_rows_are_asked_for_by_name(answers: Answers, token: str) -> None:
+    del token
+    vllm_answers(answers)
+    server = VllmServer(answers.url)
+    for verb in ("start", "stop"):
+        answers[f"/eagle_parity/{verb}"] = {"results": [{"rank": "tp0"}]}
+    with server.recording():
+        assert answers.last("/eagle_parity/start") == {}
+    with server.recording(generated=True):
+        assert answers.last("/eagle_parity/start") == {"generated": True}
+
+
 def test_counters(answers: Answers, token: str) -> None:
     del token
     vllm_answers(answers)

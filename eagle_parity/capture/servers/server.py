@@ -155,6 +155,8 @@ class Counters:
         )
 
 
+_ID_LIMIT = 2**31
+"""No vocabulary is larger; what is, is no id."""
 _OF_THE_WIRE = frozenset({"content-encoding", "content-length", "transfer-encoding"})
 
 
@@ -301,7 +303,7 @@ def count_of(meta: Mapping[str, Any], *names: str) -> int | None:
 
 def ids_of(value: object) -> tuple[int, ...] | None:
     """Token ids of an answer; None where it has none, or something else in their place."""
-    if not isinstance(value, list) or not all(type(token) is int for token in value):
+    if not isinstance(value, list) or not all(type(token) is int and 0 <= token < _ID_LIMIT for token in value):
         return None
     return tuple(value)
 
