@@ -367,6 +367,7 @@ class _Session:
         self.parts += 1
         if kind in COUNTED_KINDS:
             self.tokens += rows
+        self.seconds += time.perf_counter() - started
         self._write_record()
 
     def _is_full(self, kind: str, rows: int, row_bytes: int) -> bool:

@@ -211,6 +211,16 @@ def test_what_is_stored_is_a_copy(tmp_path: Path) -> None:
         assert file.get_tensor("slot.1")[3].tolist() == [3] * HIDDEN
 
 
+def test_what_the_hook_took_is_told(tmp_path: Path) -> None:
+    session, spool = new_session(), Spool(tmp_path / "spool", "tp0")
+    taken = []
+    for _ in range(2):
+        marks = marked(spool, session, 0)
+        spool.write("aux", rows(3), marks, [slice(0, 3)], mode="EXTEND")
+        taken.append(record_of(spool.folder, session)["seconds"])
+    assert 0 < taken[0] < taken[1]
+
+
 def test_the_limit_in_tokens_is_told_and_kept(tmp_path: Path) -> None:
     spool = Spool(tmp_path / "spool", "tp0", max_tokens=10)
     session = new_session()
