@@ -10,7 +10,7 @@ import httpx
 import pytest
 
 from eagle_parity.capture.servers.vllm import VllmServer
-from live.captures import draft_inputs, manifest, traffic, unequal_ranks
+from live.captures import draft_inputs, manifest, tensors, traffic, unequal_ranks
 from live.conftest import VLLM
 from live.mishaps import check_chat_template, check_conditions, check_full_disk, check_killed
 from live.servers import Server, vllm_hook, vllm_server
@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 DTYPE = "float32"
 """vLLM computes in fp32 as well, where a difference of a millionth shows."""
 TEST_PLUGIN = "eagle_parity_test"
+GENERATED = 24
+"""Tokens behind each prompt: enough for a dozen verifications."""
 FIRST_DIVERGED = 10
 """As the worker's patch has it."""
 
@@ -91,6 +93,22 @@ def fault(server: Server, name: str) -> Iterator[None]:
         yield
     finally:
         on_every_rank(server, "fault", fault="")
+
+
+def chosen_tokens(output: Path) -> list[tuple[str, int, list[int], list[int]]]:
+    """Of each sequence its name, its prompt's length, and what each of the two ranks generated, by its own file."""
+    folder = output / "conditions" / "generate"
+    found = []
+    for sequence in manifest(folder)["sequences"]:
+        files = [tensors(place / sequence["file"]) for place in (folder, folder / "ranks" / sequence["ranks"][1])]
+        first, second = ([*ids["token_ids"][:1].tolist(), *ids["sampled_ids"].tolist()] for ids in files)
+        found.append((sequence["name"], sequence["first_position"], first, second))
+    return found
+
+
+def differing(first: list[int], second: list[int]) -> int | None:
+    """The first place where they differ."""
+    return next((place for place, (a, b) in enumerate(zip(first, second, strict=False)) if a != b), None)
 
 
 class TestRightIds:
@@ -215,12 +233,35 @@ class TestRightIds:
         assert ran.errors == ["rank-divergence"]
         assert f"position {FIRST_DIVERGED}" in found["message"]
 
-    def test_sampling(self, scenario: Scenario) -> None:
-        scenario.expect("at temperature 0.6 the ranks sample different tokens: rank-divergence")
-        pytest.skip(
-            "capture sends its requests greedily and records the prompts' rows: what ranks sample differently comes"
-            " behind them"
+    def test_sampling(self, server: Server, workshop: Workshop, tmp_path: Path, scenario: Scenario) -> None:
+        scenario.expect(
+            "at temperature 0.6 the ranks sample different tokens: rank-divergence with the first request and position,"
+            " exit 1; greedily they choose the same, exit 0"
         )
+        words = ["capture", "vllm", "--server", server.url, "--spool", str(server.folder / "spool")]
+        words += ["--prompts", str(workshop.prompts()), "--conditions", "generate", "--generate", str(GENERATED)]
+        greedy = run_json(*words, "--output", str(tmp_path / "greedy"), expected={0})
+        sampled = run_json(*words, "--output", str(tmp_path / "sampled"), "--temperature", "0.6", expected={0, 1})
+        alike, other = chosen_tokens(tmp_path / "greedy"), chosen_tokens(tmp_path / "sampled")
+        found = sampled.finding("rank-divergence") if "rank-divergence" in sampled.errors else {}
+        scenario.find(
+            f"greedy {greedy.errors}, {sum(a == b for _, _, a, b in alike)} of {len(alike)} sequences alike, of"
+            f" {sorted({len(a) for _, _, a, _ in alike})} tokens; 0.6 {sampled.errors}: {found.get('message')}"
+        )
+        assert "rank-divergence" not in [finding["name"] for finding in greedy.result["findings"]]
+        assert greedy.errors == []
+        assert unequal_ranks(tmp_path / "greedy" / "conditions" / "generate") == []
+        assert len(alike) == len(other) == len(LENGTHS)
+        assert all(first == second for _, _, first, second in alike)
+        assert sampled.errors == ["rank-divergence"]
+        # By the files themselves, in the order in which the sequences were sent.
+        places = [(name, at + place) for name, at, a, b in other if (place := differing(a, b)) is not None]
+        told = found["evidence"]["generated"]
+        assert [(each["sequence"], each["position"]) for each in told["first"]] == places[: len(told["first"])]
+        assert told["diverged_sequences"] == len(places)
+        assert f"first in {places[0][0]} at position {places[0][1]}" in found["message"]
+        compared = compare(workshop, (3, 6, 7), tmp_path / "sampled", expected={1})
+        assert compared.errors == ["rank-divergence"]
 
     def test_full_disk(self, server: Server, workshop: Workshop, tmp_path: Path, scenario: Scenario) -> None:
         check_full_disk("vllm", server, workshop, tmp_path, scenario)
