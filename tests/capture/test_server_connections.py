@@ -301,6 +301,7 @@ def test_generated_ids_and_the_temperature(answers: Answers, tmp_path: Path, tok
     vllm_answers(answers)
     sglang, vllm = SglangServer(answers.url), VllmServer(answers.url)
     ids: Any
+    choices: Any
     for ids, found in (([7, 8], (7, 8)), ([], ()), (None, None), ("78", None), ([7, "8"], None), ([True], None)):
         answers["/generate"] = {"output_ids": ids}
         answers["/v1/completions"] = {"choices": [{"token_ids": ids}]}

@@ -16,6 +16,7 @@ from eagle_parity.capture.spool import SPOOL_ENV, TOKEN_ENV
 from eagle_parity.cli.app import run
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from pathlib import Path
 
 BOTH = pytest.mark.parametrize("engine", ["sglang", "vllm"])
@@ -99,6 +100,8 @@ def test_missing_options(tool: Tool, engine: str, words: list[str], told: str) -
         (["--prompts", "PROMPTS", "--conditions", "batch,chunks"], "no condition 'chunks'"),
         (["--prompts", "no such file"], "no such file"),
         (["--replay", "OUT"], "can't be written over what it reads"),
+        (["--prompts", "PROMPTS", "--temperature", "inf"], "expected a finite number"),
+        (["--prompts", "PROMPTS", "--temperature", "-1"], "--temperature"),
     ],
 )
 def test_options_that_don_t_go_together(
@@ -113,6 +116,40 @@ def test_options_that_don_t_go_together(
     assert status == 2
     assert told in err
     assert connected.server.sent == []
+
+
+@pytest.mark.parametrize("diverges", [True, False])
+def test_ranks_that_choose_other_tokens(
+    tool: Tool, connected: Connected, prompts: str, tmp_path: Path, *, diverges: bool
+) -> None:
+    def chosen(rank: str, prompt: Sequence[int]) -> list[int]:
+        other = diverges and rank == "tp1" and len(prompt) == 3
+        return [10, 11, 99 if other else 12, 13]
+
+    connected.server.engine = "vllm"
+    connected.server.choices = chosen
+    words = ["--server", "x", "--output", str(tmp_path / "live"), "--prompts", prompts, "--conditions", "generate"]
+    status, out, err = tool("vllm", *words, "--temperature", "0.6", "--format", "json")
+    assert connected.server.temperatures == [0.6, 0.6]
+    result = json.loads(out)
+    found = [(finding["name"], finding["message"]) for finding in result["findings"]]
+    if not diverges:
+        assert (status, found) == (0, []), err
+        return
+    ((name, message),) = found
+    assert (status, name) == (1, "rank-divergence")
+    assert "at temperature 0.6: rank tp1 chose token 99 where rank tp0 chose token 12, first in prompts" in message
+    assert "at position 5 (generated token 3); in 1 of 2 sequences, 1 of 8 tokens differ" in message
+
+
+@pytest.mark.usefixtures("connected")
+def test_a_server_whose_hook_has_no_generated_rows_says_so(tool: Tool, prompts: str, tmp_path: Path) -> None:
+    words = ["--server", "x", "--output", str(tmp_path / "live"), "--prompts", prompts, "--conditions", "generate"]
+    status, out, _ = tool("sglang", *words, "--format", "json")
+    assert status == 0
+    reasons = [skip["reason"] for skip in json.loads(out)["skipped"] if skip["check"] == "rank-states"]
+    assert reasons
+    assert reasons[0].startswith("generate: the hook in sglang records prompts' rows alone")
 
 
 @BOTH
