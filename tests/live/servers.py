@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import shlex
 import signal
 import socket
 import subprocess
+import tempfile
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self
+from typing import IO, TYPE_CHECKING, Any, Self
 
 import httpx
 
@@ -25,7 +27,8 @@ STAND_INS = (HERE / "stand_ins", HERE.parent / "engines_live" / "stand_ins")
 WORKER_PATCHES = HERE / "worker_patches"
 
 FIRST_PORT = 32_100
-_LANES, _PORTS_OF_A_RUN, _PORTS_OF_A_SERVER = 8, 100, 25
+LAST_PORT = 32_900
+_PORTS_OF_A_SERVER = 25
 """SGLang takes some ports behind its own."""
 START_SECONDS = 900.0
 """A start takes one to two minutes on two idle cores, and these may be busy."""
@@ -55,7 +58,7 @@ class Server:
     """
 
     def __init__(self, name: str, command: Sequence[str], environment: Mapping[str, str], folder: Path) -> None:
-        self.port = _free_port()
+        self.port, self._lock = _take_port()
         self.url = f"http://127.0.0.1:{self.port}"
         self.command = [*command, "--host", "127.0.0.1", "--port", str(self.port)]
         self.environment = dict(environment)
@@ -97,6 +100,7 @@ class Server:
 
     def kill(self) -> None:
         """SIGKILL to all of its processes; returns when none is left."""
+        self._lock.close()
         if self._process is None:
             return
         while _members(self._process.pid):
@@ -128,7 +132,7 @@ class Server:
 
     def _wait_until_healthy(self, deadline: float) -> None:
         assert self._process is not None
-        while not self.healthy():
+        while self._process.poll() is not None or not self.healthy():
             if self._process.poll() is not None:
                 raise ServerFailedError(f"{self.log.name}: ended with {self._process.returncode}\n{self.tail()}")
             if time.monotonic() > deadline:
@@ -257,18 +261,22 @@ def _cores(ranks: int) -> str:
     return "|".join(str(cores[rank % len(cores)]) for rank in range(ranks))
 
 
-def _free_port() -> int:
-    # A server binds its port only when it is up: two runs side by side begin at different ones.
-    first = FIRST_PORT + os.getpid() % _LANES * _PORTS_OF_A_RUN
-    for port in range(first, first + _PORTS_OF_A_RUN, _PORTS_OF_A_SERVER):
+def _take_port() -> tuple[int, IO[str]]:
+    """A port that nothing listens on, and the lock that keeps it from other runs until the server listens."""
+    for port in range(FIRST_PORT, LAST_PORT, _PORTS_OF_A_SERVER):
+        lock = (Path(tempfile.gettempdir()) / f"eagle-parity-live-{os.getuid()}-{port}.lock").open(
+            "w", encoding="utf-8"
+        )
         with socket.socket() as probe:
             probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 probe.bind(("127.0.0.1", port))
             except OSError:
+                lock.close()
                 continue
-            return port
-    raise ServerFailedError(f"no free port from {first} to {first + _PORTS_OF_A_RUN}")
+            return port, lock
+    raise ServerFailedError(f"no free port from {FIRST_PORT} to {LAST_PORT}")
 
 
 def _members(group: int) -> list[int]:
