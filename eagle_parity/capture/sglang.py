@@ -131,7 +131,6 @@ def register() -> None:
     """The entry point of SGLang's plugins: hooks every model that is loaded, if a spool folder is named."""
     if not os.environ.get(SPOOL_ENV):
         return
-    from sglang.srt.plugins.hook_registry import HookRegistry, HookType
 
     def after_load(result: Any, runner: Any, *_: Any, **__: Any) -> Any:
         try:
@@ -141,7 +140,13 @@ def register() -> None:
             logger.exception("eagle-parity: the capture hook could not be attached; the server goes on")
         return result
 
-    HookRegistry.register("sglang.srt.model_executor.model_runner.ModelRunner.load_model", after_load, HookType.AFTER)
+    try:
+        from sglang.srt.plugins.hook_registry import HookRegistry, HookType
+
+        loading = "sglang.srt.model_executor.model_runner.ModelRunner.load_model"
+        HookRegistry.register(loading, after_load, HookType.AFTER)
+    except Exception as error:  # noqa: BLE001  nothing may reach the engine
+        logger.warning("eagle-parity: nothing will be captured, this release takes no such hook: %s", error)
 
 
 def _attach(model: nn.Module) -> None:

@@ -445,6 +445,8 @@ def test_the_plugin_hooks_what_is_loaded(session: Session, monkeypatch: pytest.M
     monkeypatch.setenv(SPOOL_ENV, str(session.spool))
     sglang.register()
     ((target_name, (after_load, kind)),) = registered.items()
+    monkeypatch.setitem(sys.modules, registry.__name__, None)
+    sglang.register()  # a release without plugins: told in the log
     assert target_name == "sglang.srt.model_executor.model_runner.ModelRunner.load_model"
     assert kind == "after"
     target = Target()
