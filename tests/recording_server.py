@@ -86,8 +86,9 @@ class RecordingServer:
         return self.longest
 
     @contextmanager
-    def recording(self, *, generated: bool = False) -> Iterator[None]:
+    def recording(self, session: str = "", *, generated: bool = False) -> Iterator[None]:
         """As ``Server`` has it."""
+        del session
         self.generated = generated
         self.recordings.append("on")
         try:

@@ -151,7 +151,7 @@ def send_sequences(
     """
     sender = _Sender(server, new_tokens, temperature, on_sequence)
     before = server.counters()
-    with server.recording(generated=GENERATE in conditions):
+    with server.recording(sender.sent.session, generated=GENERATE in conditions):
         try:
             answered = sender.send_alone(sequences)
             for condition in conditions:

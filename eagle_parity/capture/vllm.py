@@ -42,6 +42,8 @@ import inspect
 import json
 import os
 import re
+import shutil
+import time
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from eagle_parity.capture.spool import (
@@ -79,7 +81,9 @@ _KNOWN = "0.25.0 to 0.32.0"
 _ABSENT = object()
 _NOT_CHOSEN = -1
 """Stands where no token does."""
-_VERBS = ("info", "start", "stop", "files", "read")
+_VERBS = ("info", "start", "stop", "files", "read", "discard")
+SILENT_SECONDS = 1200.0
+"""A capture that recorded nothing for so long, twice what a client waits for an answer, was killed without a stop."""
 
 
 class CaptureError(RuntimeError):
@@ -88,11 +92,14 @@ class CaptureError(RuntimeError):
 
 def register() -> None:
     """The entry point of ``vllm.general_plugins``: adds the methods to vLLM's worker class; idempotent."""
-    from vllm.v1.worker.worker_base import WorkerBase
+    try:
+        from vllm.v1.worker.worker_base import WorkerBase
 
-    for name, method in vars(CaptureMethods).items():
-        if name.startswith("eagle_parity_") and not hasattr(WorkerBase, name):
-            setattr(WorkerBase, name, method)
+        for name, method in vars(CaptureMethods).items():
+            if name.startswith("eagle_parity_") and not hasattr(WorkerBase, name):
+                setattr(WorkerBase, name, method)
+    except Exception as error:  # noqa: BLE001  vLLM calls this in every process of its own and catches nothing
+        logger.warning("eagle-parity: nothing can be captured, the hook knows vLLM %s: %s", _KNOWN, error)
 
 
 class CaptureMethods:
@@ -102,13 +109,17 @@ class CaptureMethods:
         """What the live objects say: layer set, classes, parallel sizes."""
         return _answer(lambda: _recorder(self).facts())
 
-    def eagle_parity_start(self, generated: bool = False) -> dict[str, Any]:  # noqa: FBT001, FBT002  vLLM passes names
+    def eagle_parity_start(
+        self,
+        generated: bool = False,  # noqa: FBT001, FBT002  vLLM passes names
+        session: str = "",
+    ) -> dict[str, Any]:
         """Installs the wrappers, once; ``generated`` records rows of generated tokens as well."""
-        return _answer(lambda: _recorder(self).start(generated=generated))
+        return _answer(lambda: _recorder(self).start(generated=generated, session=session))
 
-    def eagle_parity_stop(self) -> dict[str, Any]:
-        """Removes them."""
-        return _answer(lambda: _recorder(self).stop())
+    def eagle_parity_stop(self, session: str = "") -> dict[str, Any]:
+        """Removes them where no other session's capture goes on; without a session, whatever goes on."""
+        return _answer(lambda: _recorder(self).stop(session))
 
     def eagle_parity_files(self, session: str = "") -> dict[str, Any]:
         """Names and sizes of the files that this rank left for a session."""
@@ -117,6 +128,10 @@ class CaptureMethods:
     def eagle_parity_read(self, session: str = "", name: str = "", offset: int = 0) -> dict[str, Any]:
         """A piece of one of them, base64; empty where another rank has it."""
         return _answer(lambda: _recorder(self).read(session, name, offset))
+
+    def eagle_parity_discard(self, session: str = "") -> dict[str, Any]:
+        """Removes a session's files, once they are in a capture on another host."""
+        return _answer(lambda: _recorder(self).discard(session))
 
 
 class CaptureEndpoint:
@@ -130,9 +145,11 @@ class CaptureEndpoint:
         from fastapi import Request
         from fastapi.responses import JSONResponse
 
-        token = make_spool(default_spool())
+        token, refusal = _token_of_server()
 
         async def capture(verb: str, request: Request) -> JSONResponse:
+            if refusal:
+                return JSONResponse({"error": refusal}, status_code=503)
             body = await _bounded_body(request)
             shown = request.headers.get(PROOF_HEADER, "").encode()
             if body is None or not hmac.compare_digest(shown, proof(token, verb, body).encode()):
@@ -153,6 +170,15 @@ class CaptureEndpoint:
 
     async def init_state(self, engine_client: object, state: object, args: object) -> None:
         """Nothing to keep: the route finds the engine in the application's state."""
+
+
+def _token_of_server() -> tuple[str, str]:
+    """The spool's token, or why there is none: the server starts without it, and says so to whoever captures."""
+    try:
+        return make_spool(default_spool()), ""
+    except (OSError, ValueError) as error:
+        logger.warning("eagle-parity: nothing will be captured, the spool can't be used: %s", error)
+        return "", f"the spool can't be used: {error}"
 
 
 async def _bounded_body(request: Any) -> bytes | None:
@@ -190,6 +216,7 @@ class _Recorder:
         self.wrapped: list[tuple[Any, str, object]] = []
         self.rows: _Rows | None = None  # of the forward whose draft is being proposed
         self.generated = False  # whether rows of generated tokens are recorded as well
+        self.captures: dict[str, float] = {}  # the sessions that go on, and when each was last heard of
 
     # What the wrappers are put on.
 
@@ -266,9 +293,9 @@ class _Recorder:
             "config": _config_of(config.speculative_config.draft_model_config.hf_config),
         }
 
-    def start(self, *, generated: bool) -> dict[str, Any]:
+    def start(self, *, generated: bool, session: str) -> dict[str, Any]:
         if generated and not self.generated:
-            self.stop()  # the methods have to be asked for more arguments
+            self._unwrap()  # the methods have to be asked for more arguments
         if not self.wrapped:
             self.generated = generated
             # Asked for before anything is wrapped: where there is no EAGLE-3 head this says so.
@@ -288,11 +315,21 @@ class _Recorder:
                         self._wrap(drafter, "propose", self._around_v1_drafter, drafted)
                     self._wrap(draft_model, "combine_hidden_states", self._around_combine, ())
             except Exception:
-                self.stop()
+                self._unwrap()
                 raise
+        self.captures[session] = time.monotonic()
         return self.facts()
 
-    def stop(self) -> dict[str, Any]:
+    def stop(self, session: str) -> dict[str, Any]:
+        """Another capture of this server may go on."""
+        self.captures.pop(session, None)
+        silent = time.monotonic() - SILENT_SECONDS
+        self.captures = {name: heard for name, heard in self.captures.items() if session and heard > silent}
+        if not self.captures:
+            self._unwrap()
+        return {"rank": self.spool.rank, "capturing": bool(self.wrapped)}
+
+    def _unwrap(self) -> None:
         while self.wrapped:
             owner, name, former = self.wrapped.pop()
             if former is _ABSENT:
@@ -301,7 +338,6 @@ class _Recorder:
                 owner.__dict__[name] = former
         self.rows = None
         self.generated = False
-        return {"rank": self.spool.rank, "capturing": False}
 
     def files(self, session: str) -> dict[str, Any]:
         folder = self._session_folder(session)
@@ -314,6 +350,10 @@ class _Recorder:
         with (self._session_folder(session) / name).open("rb") as file:
             file.seek(offset)
             return {"rank": self.spool.rank, "data": base64.b64encode(file.read(MAX_CHUNK_BYTES)).decode("ascii")}
+
+    def discard(self, session: str) -> dict[str, Any]:
+        shutil.rmtree(self._session_folder(session), ignore_errors=True)  # ranks of one host come here together
+        return {"rank": self.spool.rank}
 
     def _session_folder(self, session: str) -> Path:
         if not is_session(session):
@@ -410,6 +450,8 @@ class _Recorder:
 
     def _write_aux(self, rows: _Rows, states: _States) -> None:
         for session in {mark.session for mark in rows.marks if mark is not None}:
+            if session in self.captures:
+                self.captures[session] = time.monotonic()
             if not self.spool.described(session, "target"):
                 self.spool.describe(session, self.facts())
             if not self.generated:
@@ -465,7 +507,7 @@ class _Recorder:
             self.spool.fail(self._marks_of(arguments), told)
         except Exception:  # noqa: BLE001  nothing may reach the engine
             logger.exception("eagle-parity: the capture hook failed; the server goes on without it")
-            self.stop()
+            self._unwrap()
 
 
 class _States(NamedTuple):

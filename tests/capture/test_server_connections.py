@@ -330,6 +330,30 @@ def test_generated_rows_are_asked_for_by_name(answers: Answers, token: str) -> N
         assert answers.last("/eagle_parity/start") == {}
     with server.recording(generated=True):
         assert answers.last("/eagle_parity/start") == {"generated": True}
+    with server.recording(SESSION):
+        assert answers.last("/eagle_parity/start") == {"session": SESSION}
+    assert answers.last("/eagle_parity/stop") == {"session": SESSION}
+
+
+def test_parts_on_another_host_are_removed_there(answers: Answers, tmp_path: Path) -> None:
+    server = remote(answers, {}, lambda _asked: {})
+    server.discard(SESSION)  # an older hook has no such verb
+    answers["/eagle_parity/discard"] = {"results": [{"rank": "tp0"}]}
+    server.discard(SESSION)
+    assert answers.last("/eagle_parity/discard") == {"session": SESSION}
+    here = remote(answers, {}, lambda _asked: {})
+    here.facts = [{"spool": str(tmp_path)}]
+    (tmp_path / SESSION).mkdir()
+    here.discard(SESSION)
+    assert not (tmp_path / SESSION).exists()
+
+
+def test_a_token_of_another_spool(answers: Answers, token: str) -> None:
+    del token
+    vllm_answers(answers)
+    answers["/eagle_parity/info"] = (403, {}, b'{"error": "x"}')
+    with pytest.raises(InputError, match="isn't that of its spool"):
+        VllmServer(answers.url)
 
 
 def test_counters(answers: Answers, token: str) -> None:

@@ -619,6 +619,50 @@ def test_the_route_takes_its_own_verbs_alone(
     assert application.call(verb, body, {vllm.PROOF_HEADER: proof(read_token(spool), verb, body)})[0] == status
 
 
+def test_a_spool_that_cant_be_used_ends_no_server(
+    application: Application, spool: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (spool / "file").write_text("")
+    monkeypatch.setenv(SPOOL_ENV, str(spool / "file"))
+    vllm.CaptureEndpoint().attach_router(application)
+    status, answer = application.call("info", b"{}", {})
+    assert status == 503
+    assert "the spool can't be used" in answer["error"]
+
+
+def test_a_release_without_the_worker_class_is_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "vllm.v1", None)
+    vllm.register()
+
+
+def test_one_of_two_captures_ends(server: tuple[Any, Any, Session], monkeypatch: pytest.MonkeyPatch) -> None:
+    worker, runner, first = server
+    worker.eagle_parity_stop()
+    second = Session(first.spool)
+    for session in (first, second):
+        assert "error" not in worker.eagle_parity_start(session=session.name)
+    assert worker.eagle_parity_stop(session=first.name)["capturing"] is True
+    runner.step([(second.rid(0), 0, 3, 3)])
+    assert second.whole(0, 3).forwards == 1
+    assert worker.eagle_parity_stop(session=second.name)["capturing"] is False
+    # One that was killed holds nobody up for good.
+    worker.eagle_parity_start(session=first.name)
+    monkeypatch.setattr(vllm, "SILENT_SECONDS", -1.0)
+    worker.eagle_parity_start(session=second.name)
+    assert worker.eagle_parity_stop(session=second.name)["capturing"] is False
+
+
+def test_what_is_discarded_is_gone(server: tuple[Any, Any, Session]) -> None:
+    worker, runner, session = server
+    runner.step([(session.rid(0), 0, 3, 3)])
+    folder = session.spool / session.name
+    assert folder.is_dir()
+    assert "error" in worker.eagle_parity_discard("../..")
+    assert worker.eagle_parity_discard(session.name) == {"rank": "tp1"}
+    assert not folder.exists()
+    assert (session.spool / "token").exists()
+
+
 def test_the_methods_are_added_once(monkeypatch: pytest.MonkeyPatch) -> None:
     class WorkerBase:
         pass

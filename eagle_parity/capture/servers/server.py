@@ -85,10 +85,11 @@ class Server(Protocol):
         """The longest prompt that it takes; None where it doesn't say."""
         ...
 
-    def recording(self, *, generated: bool = False) -> AbstractContextManager[None]:
-        """Switches the hooks on, and off again whatever happens.
+    def recording(self, session: str = "", *, generated: bool = False) -> AbstractContextManager[None]:
+        """Switches the hooks on, and off again whatever happens, unless another session's capture goes on.
 
         Args:
+            session: whose requests are to be recorded.
             generated: rows of generated tokens as well, where the engine's hook can tell the accepted ones.
         """
         ...
@@ -128,7 +129,7 @@ class Server(Protocol):
         ...
 
     def discard(self, session: str) -> None:
-        """Removes the parts where they are within reach; they are in the capture."""
+        """Removes the parts, where the engine gives a way to them; they are in the capture."""
         ...
 
 
@@ -321,12 +322,14 @@ def token_of(spool: Path | None, token: str | None) -> str | None:
         return None
 
 
-def no_token(url: str, spool: Path | None) -> InputError:
-    """What to say where there is no token."""
+def no_token(url: str, spool: Path | None, *, another: bool = False) -> InputError:
+    """What to say where there is no token, or ``another`` than the server's."""
     where = f"{spool}/token" if spool else f"the spool's folder, in the file token ({SPOOL_ENV})"
     return InputError(
         url,
-        f"its spool's token can't be read from here ({where})",
+        f"the token of here isn't that of its spool ({where}, {TOKEN_ENV} or --token)"
+        if another
+        else f"its spool's token can't be read from here ({where})",
         remedy=f"pass --spool FOLDER where it is mounted, or the content of that file in {TOKEN_ENV} or with --token",
     )
 

@@ -88,7 +88,7 @@ class SglangServer:
         return min(known) - 1 if known else None
 
     @contextmanager
-    def recording(self, *, generated: bool = False) -> Iterator[None]:  # noqa: ARG002  its hook has prompts' rows alone
+    def recording(self, session: str = "", *, generated: bool = False) -> Iterator[None]:  # noqa: ARG002  no need
         """The hook is on for requests of ours and for no others: there is nothing to switch."""
         yield
 

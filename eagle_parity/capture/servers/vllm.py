@@ -103,7 +103,7 @@ class VllmServer:
             shown = {PROOF_HEADER: proof(self._found, verb, body)} if self._found else {}
             response = self._http.post_bytes(f"/eagle_parity/{verb}", body, headers=shown)
             if response.status_code == 403:  # noqa: PLR2004  the plugin is there and wants another token
-                raise no_token(self.url, self.spool)
+                raise no_token(self.url, self.spool, another=self._found is not None)
             if response.status_code != 404 or self._route:  # noqa: PLR2004  not found
                 self._route = "plugin"
                 return self._http.object(response, f"/eagle_parity/{verb}").get("results")
@@ -130,14 +130,15 @@ class VllmServer:
         return longest - 1 if isinstance(longest, int) and longest > 1 else None
 
     @contextmanager
-    def recording(self, *, generated: bool = False) -> Iterator[None]:
+    def recording(self, session: str = "", *, generated: bool = False) -> Iterator[None]:
         """As ``Server`` has it."""
-        self.facts = self.call("start", generated=True) if generated else self.call("start")
+        named = {"session": session} if session else {}
+        self.facts = self.call("start", **named, **({"generated": True} if generated else {}))
         try:
             yield
         finally:
             with suppress(ParityError):  # a server that died needs no switching off
-                self.call("stop")
+                self.call("stop", **named)
 
     def encode_text(self, text: str) -> list[int]:
         """As ``Server`` has it."""
@@ -247,4 +248,9 @@ class VllmServer:
 
     def discard(self, session: str) -> None:
         """As ``Server`` has it."""
-        shutil.rmtree(Path(str(self.facts[0].get("spool"))) / session, ignore_errors=True)
+        folder = Path(str(self.facts[0].get("spool"))) / session
+        if folder.is_dir():
+            shutil.rmtree(folder, ignore_errors=True)
+        else:
+            with suppress(ParityError):  # the capture is whole, whatever becomes of its parts
+                self.call("discard", session=session)
