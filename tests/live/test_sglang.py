@@ -287,6 +287,12 @@ class TestUnsortedIds:
 class TestAttentionData:
     """Attention-DP: each rank has requests of its own."""
 
+    @pytest.mark.xfail(
+        strict=True,
+        raises=AssertionError,
+        reason="with a draft this server dies at its first request: the idle rank's draft looks up ids that are none;"
+        " whether by SGLang's CPU path or by the stand-in kernels isn't known",
+    )
     def test_rank_groups(self, sglang: Path, workshop: Workshop, tmp_path: Path, scenario: Scenario) -> None:
         scenario.expect("each sequence from its own group of ranks, no finding about ranks")
         draft, target = (
