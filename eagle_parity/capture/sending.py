@@ -78,7 +78,7 @@ class Sent(msgspec.Struct, kw_only=True):
         skipped: sequences that weren't sent, with reasons.
         lost: sequences that were sent and not answered, or not sent because the ones before them weren't, with reasons:
             the capture isn't the one that was asked for.
-        acceptance: what the server counted meanwhile.
+        acceptance: what the server counted while the sequences were sent alone.
     """
 
     schema_version: Literal[1] = 1
@@ -150,7 +150,6 @@ def send_sequences(
         KeyboardInterrupt: Ctrl-C, before any was. Later on it ends the sending, and the rest is told as lost.
     """
     sender = _Sender(server, new_tokens, temperature, on_sequence)
-    before = server.counters()
     with server.recording(sender.sent.session, generated=GENERATE in conditions):
         try:
             answered = sender.send_alone(sequences)
@@ -161,7 +160,6 @@ def send_sequences(
                 raise
             sender.sent.lost.append((THE_REST, "not sent: interrupted"))
     sender.sent.conditions = list(conditions)
-    sender.sent.acceptance = sender.acceptance(before)
     return sender.sent
 
 
@@ -178,31 +176,38 @@ class _Sender:
             architectures=server.architectures(),
             temperature=temperature,
         )
-        self.generations: list[Generation] = []
+        self._longest = server.max_tokens()
         self._numbers = 0
+        self._silent = 0
         self._lock = threading.Lock()
 
     def send_alone(self, sequences: TokenSource) -> list[TokenSequence]:
-        """The ones that were answered."""
-        longest = self.server.max_tokens()
+        """Gives the ones that were answered. Of these alone the acceptance is: a condition sends them once more."""
+        before = self.server.counters()
+        generations: list[Generation] = []
+        try:
+            return self._send_alone(sequences, generations)
+        finally:
+            self.sent.acceptance = self._acceptance(before, generations)
+
+    def _send_alone(self, sequences: TokenSource, generations: list[Generation]) -> list[TokenSequence]:
         answered: list[TokenSequence] = []
-        silent = 0
         for sequence in sequences:
             if isinstance(sequence, SkippedSequence):
                 self.sent.skipped.append((sequence.name, sequence.reason))
                 continue
             self.on_sequence(sequence.name)
-            unfit = _unfit(sequence, longest)
+            unfit = _unfit(sequence, self._longest)
             if unfit is not None:
                 self.sent.skipped.append((sequence.name, unfit))
                 continue
-            error = self._send(sequence, None)
-            if error is None:
-                answered.append(sequence)
+            generation = self._send(sequence, None)
+            if isinstance(generation, ParityError):
+                self.sent.lost.append((sequence.name, one_line(generation)))
             else:
-                self.sent.lost.append((sequence.name, one_line(error)))
-            silent = silent + 1 if isinstance(error, NoAnswerError) else 0
-            if silent == SILENCES:
+                answered.append(sequence)
+                generations.append(generation)
+            if self._is_gone:
                 self.sent.lost.append((THE_REST, "not sent: the server doesn't answer any more"))
                 break
         if not answered:
@@ -221,26 +226,33 @@ class _Sender:
             return  # it is of the sequences that were sent alone
         if condition == "prefix":
             for sequence in sequences:
-                if len(sequence.token_ids) >= MIN_PREFIX_TOKENS:
+                if len(sequence.token_ids) >= MIN_PREFIX_TOKENS and not self._is_gone:
                     self.on_sequence(f"{sequence.name} behind a warm prefix")
                     self._send(sequence, condition, warm_tokens=len(sequence.token_ids) // 2)
             return
         self.on_sequence(f"{len(sequences)} sequences at once")
         with ThreadPoolExecutor(max_workers=CONCURRENT_REQUESTS) as pool:
-            list(pool.map(lambda sequence: self._send(sequence, condition), sequences))
+            list(pool.map(lambda sequence: None if self._is_gone else self._send(sequence, condition), sequences))
+
+    @property
+    def _is_gone(self) -> bool:
+        """Whether to wait for the server any longer is pointless: each request would take its whole time."""
+        return self._silent >= SILENCES
 
     def _send(
         self, sequence: TokenSequence, condition: Condition | None, *, warm_tokens: int = 0
-    ) -> ParityError | None:
-        """Why it wasn't answered, or None. A salt of its own keeps the cached prefixes of other requests out."""
+    ) -> Generation | ParityError:
+        """The answer, or why there was none. A salt of its own keeps the cached prefixes of other requests out."""
         number, warm_number = self._next_number(), self._next_number()
         salt = f"{self.sent.session}.{number}"
         try:
             if warm_tokens:
                 # Under a number of its own: its rows are of no interest, that they are cached is.
                 self._generate(sequence.token_ids[:warm_tokens], warm_number, salt, new_tokens=1)
-            generation = self._generate(sequence.token_ids, number, salt, new_tokens=self.new_tokens)
+            generation = self._generate(sequence.token_ids, number, salt, new_tokens=self._room(sequence))
         except ParityError as error:
+            with self._lock:
+                self._silent = self._silent + 1 if isinstance(error, NoAnswerError) else 0
             return error
         request = SentRequest(
             number=number,
@@ -251,9 +263,15 @@ class _Sender:
             output_ids=None if generation.output_ids is None else list(generation.output_ids),
         )
         with self._lock:
+            self._silent = 0
             self.sent.requests.append(request)
-            self.generations.append(generation)
-        return None
+        return generation
+
+    def _room(self, sequence: TokenSequence) -> int:
+        """Tokens to generate: servers refuse a prompt that leaves less room than is asked for."""
+        if self._longest is None:
+            return self.new_tokens
+        return max(1, min(self.new_tokens, self._longest + 1 - len(sequence.token_ids)))
 
     def _generate(self, token_ids: Sequence[int], number: int, salt: str, *, new_tokens: int) -> Generation:
         mark = request_id(self.server.token, self.sent.session, number)
@@ -266,14 +284,14 @@ class _Sender:
             self._numbers += 1
             return self._numbers - 1
 
-    def acceptance(self, before: Counters | None) -> Acceptance | None:
+    def _acceptance(self, before: Counters | None, generations: Sequence[Generation]) -> Acceptance | None:
         """By the server's counters where it has them, else by what each answer says."""
-        output_tokens = sum(generation.output_tokens for generation in self.generations)
+        output_tokens = sum(generation.output_tokens for generation in generations)
         if before is not None:
             with suppress(ParityError):  # the server died meanwhile: what it recorded is still there
                 after = self.server.counters()
                 return None if after is None else before.until(after, output_tokens=output_tokens)
-        own = [g for g in self.generations if g.drafts is not None and g.accepted_tokens is not None]
+        own = [g for g in generations if g.drafts is not None and g.accepted_tokens is not None]
         if not own:
             return None
         drafted = [g.draft_tokens for g in own if g.draft_tokens is not None]

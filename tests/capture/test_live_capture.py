@@ -478,6 +478,34 @@ def test_acceptance_of_each_answer_and_of_the_servers_counters(server: Recording
     acceptance = record(server, tmp_path / "page").manifest.live.acceptance
     assert (acceptance.drafts, acceptance.draft_tokens, acceptance.accepted_tokens) == (10, 30, 5)
     assert acceptance.other_traffic
+    server.counts = [Counters(11, 33, 7, "page"), Counters(1, 3, 2, "page")]  # started anew meanwhile
+    assert record(server, tmp_path / "anew").manifest.live.acceptance is None
+
+
+def test_conditions_add_nothing_to_the_acceptance(server: RecordingServer, tmp_path: Path) -> None:
+    capture = record(server, tmp_path / "live", new_tokens=8, conditions=("chunk",))
+    assert len(server.sent) == 2 * len(SEQUENCES)
+    assert capture.manifest.live.acceptance.drafts == 4 * len(SEQUENCES)
+
+
+def test_a_server_that_is_gone_is_not_waited_for_under_conditions(server: RecordingServer, tmp_path: Path) -> None:
+    asked: list[int] = []
+
+    def die(number: int, _: object) -> None:
+        asked.append(number)
+        if len(asked) > len(SEQUENCES):
+            gone()
+
+    server.answers = die
+    capture = record(server, tmp_path / "live", conditions=("prefix", "chunk"))
+    assert len(asked) == len(SEQUENCES) + 2
+    assert "answered" in capture.manifest.live.skipped_conditions["chunk"]
+
+
+def test_no_more_is_generated_than_there_is_room_for(server: RecordingServer, tmp_path: Path) -> None:
+    sequences = [TokenSequence("short", (1,) * 4), TokenSequence("full", (1,) * 64), TokenSequence("near", (1,) * 60)]
+    capture = record(server, tmp_path / "live", sequences, new_tokens=8)
+    assert capture.manifest.live.acceptance.output_tokens == 8 + 1 + 5
 
 
 def test_an_output_that_isn_t_empty_is_refused_before_anything_is_sent(server: RecordingServer, tmp_path: Path) -> None:

@@ -142,10 +142,12 @@ class Counters:
     accepted_tokens: int
     source: str
 
-    def until(self, later: Counters, *, output_tokens: int) -> Acceptance:
-        """What was counted between the two readings."""
+    def until(self, later: Counters, *, output_tokens: int) -> Acceptance | None:
+        """What was counted between the two readings; None where the server was started anew between them."""
         from eagle_parity.capture.format import Acceptance
 
+        if later.drafts < self.drafts or later.accepted_tokens < self.accepted_tokens:
+            return None
         return Acceptance(
             drafts=later.drafts - self.drafts,
             draft_tokens=later.draft_tokens - self.draft_tokens,
