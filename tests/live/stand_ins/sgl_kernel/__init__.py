@@ -9,7 +9,7 @@ Shape letters: B requests, Q rows of a request in this forward, C its rows in th
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, NoReturn
 
 import torch
 from torch.nn.functional import scaled_dot_product_attention
@@ -272,15 +272,12 @@ def __getattr__(name: str) -> Callable[..., NoReturn]:
 
 
 class _Operators:
-    """``torch.ops.sgl_kernel``: SGLang asks it by hasattr which kernels there are, and takes the CPU ones as given."""
+    """``torch.ops.sgl_kernel``: SGLang asks it by hasattr which kernels there are, and does without the others."""
 
     decode_attention_cpu = staticmethod(decode_attention_cpu)
     extend_attention_cpu = staticmethod(extend_attention_cpu)
-
-    def __getattr__(self, name: str) -> Any:
-        if not name.endswith("_cpu"):
-            raise AttributeError(name)
-        return _absent(name)
+    # Taken at import, by models that are imported with all the others.
+    fused_sigmoid_mul_cpu = staticmethod(_absent("fused_sigmoid_mul_cpu"))
 
 
 # The namespace grows as kernels are registered, which no type says.
