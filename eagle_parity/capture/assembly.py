@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias
 import msgspec
 
 from eagle_parity.capture.format import MAX_HIDDEN_SIZE
-from eagle_parity.capture.spool import BOUNDARY_KEY, PER_TOKEN, SPOOL_VERSION
+from eagle_parity.capture.spool import BOUNDARY_KEY, PART_NAME, PER_TOKEN, RECORD_NAME, SPOOL_VERSION
 from eagle_parity.errors import InputError
 from eagle_parity.input_files import read_bounded
 from eagle_parity.quoting import one_line, plain
@@ -29,9 +29,7 @@ if TYPE_CHECKING:
 
     import torch
 
-_PART = re.compile(r"(?P<rank>[a-z0-9.]{1,40})-(?P<part>[0-9]{6,})-(?P<kind>aux|draft|generated)\.safetensors")
 _BESIDE = re.compile(rf"{re.escape(BOUNDARY_KEY)}[0-9]{{1,4}}")
-_RANK_FILE = re.compile(r"(?P<rank>[a-z0-9.]{1,40})\.json")
 MAX_RECORD_BYTES = 4 * 1024 * 1024
 _INTEGERS = {"I64", "I32"}
 
@@ -213,6 +211,7 @@ class SessionParts:
         self.folder = folder
         self.ranks: dict[str, RankRecord] = {}
         self._parts: dict[tuple[str, str, int], list[_Part]] = defaultdict(list)
+        self._ranks: dict[tuple[str, int], set[str]] = defaultdict(set)  # by kind and request
         try:
             names = sorted(path.name for path in folder.iterdir())
         except OSError as error:
@@ -220,20 +219,19 @@ class SessionParts:
                 folder, error.strerror or str(error), expected="what the capture hook wrote for this session"
             ) from error
         for name in names:
-            if match := _RANK_FILE.fullmatch(name):
+            if match := RECORD_NAME.fullmatch(name):
                 self.ranks[match["rank"]] = _read_record(folder / name, match["rank"])
         matches = [
             match
             for name in names
-            if (match := _PART.fullmatch(name)) and match["rank"] in self.ranks and (folder / name).is_file()
+            if (match := PART_NAME.fullmatch(name)) and match["rank"] in self.ranks and (folder / name).is_file()
         ]
         for match in sorted(matches, key=lambda match: int(match["part"])):  # the later row of a position counts
             self._index(folder / match[0], match["rank"], match["kind"])
 
     def ranks_of(self, number: int) -> list[str]:
         """The ranks that stored rows of a request, in natural order."""
-        found = {rank for rank, kind, request in self._parts if request == number and kind == "aux"}
-        return sorted(found, key=_natural)
+        return sorted(self._ranks.get(("aux", number), ()), key=_natural)
 
     def shape_of(self, rank: str, number: int) -> tuple[int, int, bool]:
         """How a request was computed: in how many forwards, from which position on, and whether it was alone in all."""
@@ -252,10 +250,8 @@ class SessionParts:
             tokens: T, as it was sent.
             first: the position that the sequence begins with.
         """
-        has_draft = any(kind == "draft" and request == number for _, kind, request in self._parts)
-        return all(
-            self._order(rank, kind, number, tokens, first) for kind in ("aux", *(("draft",) if has_draft else ()))
-        )
+        kinds = ("aux", "draft") if ("draft", number) in self._ranks else ("aux",)
+        return all(self._order(rank, kind, number, tokens, first) for kind in kinds)
 
     def assemble(self, rank: str, number: int, tokens: int, *, first: int = 0) -> AssembledRank | Incomplete:
         """One request's rows of one rank, in the order of their positions.
@@ -378,6 +374,7 @@ class SessionParts:
         for index, number in enumerate(numbers):
             part.rows[number] = (request == index).nonzero().flatten()
             self._parts[rank, kind, number].append(part)
+            self._ranks[kind, number].add(rank)
 
 
 def _checked_part(
@@ -424,14 +421,6 @@ def _int64() -> torch.dtype:
     import torch
 
     return torch.int64
-
-
-def is_spooled_name(name: object, rank: str) -> bool:
-    """Whether a file of a session's folder may be called so by a rank: a plain name of the spool's own making."""
-    if not isinstance(name, str):
-        return False
-    match = _PART.fullmatch(name) or _RANK_FILE.fullmatch(name)
-    return match is not None and match["rank"] == rank
 
 
 def draft_input_state(assembled: AssembledRank, *, normed: bool) -> Literal["equal", "differs", "normed", "absent"]:

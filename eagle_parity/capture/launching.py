@@ -32,7 +32,7 @@ _AGAINST: dict[str, dict[str, str]] = {
     "vllm": {"prefix": "--no-enable-prefix-caching", "chunk": "--max-num-batched-tokens 64"},
 }
 
-_SGLANG_MODULES = ("spool", "sglang")
+_SGLANG_MODULES = ("spool", "worker_facts", "sglang")
 EXPORTED_NAME = EXPORTED_HOOK.partition(":")[0] + ".py"
 
 

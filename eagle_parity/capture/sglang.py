@@ -47,7 +47,6 @@ import importlib
 import importlib.metadata
 import inspect
 import itertools
-import json
 import os
 import re
 from typing import TYPE_CHECKING, Any
@@ -62,6 +61,7 @@ from eagle_parity.capture.spool import (
     logger,
     make_spool,
 )
+from eagle_parity.capture.worker_facts import class_of, config_of, rank_name
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -96,7 +96,6 @@ _PREFILL_MODES = frozenset({"EXTEND", "MIXED"})
 """``ForwardMode`` of a prompt's rows. What verification and decoding give belongs to drafts that may be rejected."""
 _AUX, _FORWARD_BATCH, _HIDDEN, _INPUT_IDS = 4, 3, 1, 0
 """Positions of ``LogitsProcessor.forward``'s arguments (``layers/logits_processor.py``, 0.5.10 to 0.5.23)."""
-_MAX_CONFIG_CHARS = 65_536
 
 _LAYER_LIST = "layers_to_capture"
 _LAYER_FLAG = "_is_layer_to_capture"
@@ -315,11 +314,11 @@ class _Tap:
             normed = getattr(inner, "input_norm", None) is not None or getattr(inner, "fc_norm", None) is not None
             return {
                 "draft": {
-                    "model_class": _class_of(inner),
-                    "fc_class": _class_of(fc),
+                    "model_class": class_of(inner),
+                    "fc_class": class_of(fc),
                     "fc_weight": list(fc.weight.shape) if getattr(fc, "weight", None) is not None else None,
                     "normed_before_fc": normed,
-                    "config": _config_of(config),
+                    "config": config_of(config),
                 }
             }
         aux = args[_AUX] if len(args) > _AUX else None
@@ -333,8 +332,8 @@ class _Tap:
             + ("none" if aux is None else "one packed tensor" if hasattr(aux, "shape") else "a list of states")
             + self.beside.told,
             "target": {
-                "model_class": _class_of(inner),
-                "config": _config_of(config),
+                "model_class": class_of(inner),
+                "config": config_of(config),
                 "num_layers": len(inner.layers) if inner is not None else None,
                 "hidden_size": int(args[_HIDDEN].shape[-1]),
                 "dtype": str(args[_HIDDEN].dtype).removeprefix("torch."),
@@ -502,13 +501,6 @@ def _replica_of_title() -> int | None:
     return int(match[1]) if match else None
 
 
-def rank_name(parallel: Mapping[str, int]) -> str:
-    """A name that no other worker of the server has: ``tp1``, ``dp1.pp1.tp0``."""
-    replica = f"dp{parallel['dp_rank']}." if parallel.get("dp_size", 1) > 1 else ""
-    pipeline = f"pp{parallel['pp_rank']}." if parallel.get("pp_size", 1) > 1 else ""
-    return f"{replica}{pipeline}tp{parallel.get('tp_rank', 0)}"
-
-
 def _server_arguments() -> tuple[Any, str]:
     for module, name in ((_CONTEXT, "get_server_args"), ("sglang.srt.server_args", "get_global_server_args")):
         try:
@@ -538,19 +530,6 @@ def _server_facts() -> tuple[dict[str, Any], str]:
 
 def _is_plain(value: object) -> bool:
     return isinstance(value, str | int | float | bool)
-
-
-def _config_of(config: Any) -> dict[str, Any] | None:
-    """A config as JSON, where it is one of moderate size."""
-    try:
-        text = json.dumps(config.to_dict(), default=str)
-    except Exception:  # noqa: BLE001  any class of any checkpoint
-        return None
-    return json.loads(text) if len(text) <= _MAX_CONFIG_CHARS else None
-
-
-def _class_of(module: object) -> str | None:
-    return None if module is None else f"{type(module).__module__}.{type(module).__qualname__}"
 
 
 @functools.cache

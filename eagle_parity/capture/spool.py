@@ -73,6 +73,8 @@ DEFAULT_MAX_TOKENS = 65_536
 """Rows that one rank stores in one session: of a target with H = 7168 in bf16 and three slots about 6 GB."""
 MIN_FREE_BYTES = 2 * 1024**3
 """A server that fills its disk dies: below this the hook stops recording."""
+DISK_FULL = f"less than {MIN_FREE_BYTES >> 30} GiB free where the spool lies"
+"""The limit that a record states then."""
 MAX_SESSIONS = 64
 """Sessions that a worker keeps counters of; the oldest goes first."""
 MAX_FAILURES = 10
@@ -93,6 +95,8 @@ _TOKEN = re.compile(r"[0-9a-f]{64}")
 _MAX_TOKEN_CHARS = 256
 """Read of a token file: more than it has, less than anything that stands there instead."""
 _SESSION = re.compile(r"[0-9a-f]{12}")
+PART_NAME = re.compile(r"(?P<rank>[a-z0-9.]{1,40})-(?P<part>[0-9]{6,})-(?P<kind>aux|draft|generated)\.safetensors")
+RECORD_NAME = re.compile(r"(?P<rank>[a-z0-9.]{1,40})\.json")
 _OTHERS_MAY_WRITE = stat.S_IWGRP | stat.S_IWOTH
 
 logger = logging.getLogger("eagle_parity.capture")
@@ -129,6 +133,24 @@ def _signature(token: str, session: str) -> str:
 def is_session(name: object) -> bool:
     """Whether a text is a session's name, and so a folder of the spool and nothing else."""
     return isinstance(name, str) and _SESSION.fullmatch(name) is not None
+
+
+def is_spooled_name(name: object, rank: str) -> bool:
+    """Whether a session's folder may have a file of a rank by this name: a plain one of the spool's own making."""
+    if not isinstance(name, str):
+        return False
+    match = PART_NAME.fullmatch(name) or RECORD_NAME.fullmatch(name)
+    return match is not None and match["rank"] == rank
+
+
+def lacks_room(session_folder: Path) -> bool:
+    """Whether a session can't be recorded for want of room; of a copy, which has no token beside it, it can't be told.
+
+    Raises:
+        OSError: the folder isn't there.
+    """
+    is_spooled = (session_folder.parent / TOKEN_FILE).is_file()
+    return is_spooled and shutil.disk_usage(session_folder).free < MIN_FREE_BYTES
 
 
 def proof(token: str, verb: str, body: bytes) -> str:
@@ -321,12 +343,13 @@ class _Session:
         self._replace_record()
 
     def _go_on(self) -> None:
-        """Where this rank recorded for the session before, its parts stay and its limit too."""
-        try:
+        """Where this rank recorded for the session before, as a worker that was restarted has, what it told stays."""
+        with contextlib.suppress(OSError, ValueError, TypeError, KeyError, AttributeError):
             former = json.loads((self.folder / f"{self.rank}.json").read_bytes())
             self.parts, self.tokens = int(former["parts"]), int(former["tokens"])
-        except (OSError, ValueError, TypeError, KeyError):
-            pass
+            self.seconds = float(former["seconds"])
+            self.skipped = {str(what): int(rows) for what, rows in former["skipped"].items()}
+            self.failures = [str(failure) for failure in former["failures"]][:MAX_FAILURES]
 
     def describe(self, facts: Mapping[str, Any]) -> None:
         self.facts.update(facts)
@@ -374,7 +397,7 @@ class _Session:
         if self.limit is None and kind in COUNTED_KINDS and self.tokens + rows > self.max_tokens:
             self.limit = f"max_tokens={self.max_tokens}"
         elif self.limit is None and shutil.disk_usage(self.folder).free < MIN_FREE_BYTES + rows * row_bytes:
-            self.limit = f"less than {MIN_FREE_BYTES >> 30} GiB free where the spool lies"
+            self.limit = DISK_FULL
         else:
             return self.limit is not None
         self._write_record()

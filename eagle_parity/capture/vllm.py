@@ -41,7 +41,6 @@ import importlib.metadata
 import inspect
 import json
 import os
-import re
 import shutil
 import time
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -52,10 +51,12 @@ from eagle_parity.capture.spool import (
     Spool,
     default_spool,
     is_session,
+    is_spooled_name,
     logger,
     make_spool,
     proof,
 )
+from eagle_parity.capture.worker_facts import class_of, config_of, rank_name
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -74,7 +75,6 @@ PLUGIN = "eagle_parity"
 
 MAX_CHUNK_BYTES = 8 * 1024 * 1024
 """Of a file that comes back over the server: as much as one answer holds."""
-_MAX_CONFIG_CHARS = 65_536
 _MAX_BODY_BYTES = 4096
 _KNOWN = "0.25.0 to 0.32.0"
 """The releases whose sources the hook was read from."""
@@ -268,8 +268,8 @@ class _Recorder:
             "server": self._server_facts(),
             "tap": f"{'V1' if self.is_v1 else 'V2'} runner, auxiliary states as a list",
             "target": {
-                "model_class": _class_of(target),
-                "config": _config_of(config.model_config.hf_config),
+                "model_class": class_of(target),
+                "config": config_of(config.model_config.hf_config),
                 "num_layers": config.model_config.get_total_num_hidden_layers(),
                 "hidden_size": config.model_config.get_hidden_size(),
                 "dtype": str(config.model_config.dtype).removeprefix("torch."),
@@ -285,12 +285,12 @@ class _Recorder:
         inside = getattr(draft, "model", draft)
         weight = getattr(getattr(inside, "fc", None), "weight", None)
         return {
-            "model_class": _class_of(draft),
+            "model_class": class_of(draft),
             # Prepacking on CPU leaves an empty weight behind.
             "fc_weight": list(weight.shape) if weight is not None and weight.numel() else None,
             "normed_before_fc": bool(getattr(inside, "norm_before_fc", False))
             or getattr(inside, "fc_norm", None) is not None,
-            "config": _config_of(config.speculative_config.draft_model_config.hf_config),
+            "config": config_of(config.speculative_config.draft_model_config.hf_config),
         }
 
     def start(self, *, generated: bool, session: str) -> dict[str, Any]:
@@ -341,11 +341,11 @@ class _Recorder:
 
     def files(self, session: str) -> dict[str, Any]:
         folder = self._session_folder(session)
-        names = [path for path in folder.iterdir() if _is_of_rank(path.name, self.spool.rank)]
+        names = [path for path in folder.iterdir() if is_spooled_name(path.name, self.spool.rank)]
         return {"rank": self.spool.rank, "files": {path.name: path.stat().st_size for path in sorted(names)}}
 
     def read(self, session: str, name: str, offset: int) -> dict[str, Any]:
-        if not _is_of_rank(name, self.spool.rank):
+        if not is_spooled_name(name, self.spool.rank):
             return {"rank": self.spool.rank}
         with (self._session_folder(session) / name).open("rb") as file:
             file.seek(offset)
@@ -630,18 +630,6 @@ def parallel_facts(worker: Any) -> dict[str, int]:
     }
 
 
-def rank_name(parallel: dict[str, int]) -> str:
-    """A name that no other worker of the server has: ``tp1``, ``dp1.pp0.tp0``."""
-    data = f"dp{parallel['dp_rank']}." if parallel["dp_size"] > 1 else ""
-    pipeline = f"pp{parallel['pp_rank']}." if parallel["pp_size"] > 1 else ""
-    return f"{data}{pipeline}tp{parallel['tp_rank']}"
-
-
-def _is_of_rank(name: str, rank: str) -> bool:
-    """Whether a name is one that the spool gives to a file of this rank; no other file is told of or read."""
-    return re.fullmatch(rf"{re.escape(rank)}(\.json|-[0-9]{{6,}}-(aux|draft|generated)\.safetensors)", name) is not None
-
-
 def _unwrapped(model: Any) -> Any:
     """The module inside what vLLM puts around it for graphs (``runnable``, ``unwrap``)."""
     for _ in range(4):
@@ -661,19 +649,6 @@ def _holder(model: Any) -> Any:
     elif hasattr(model, "language_model"):
         model = model.language_model
     return getattr(model, "model", model)
-
-
-def _config_of(config: Any) -> dict[str, Any] | None:
-    """A config as JSON, where it is one of moderate size."""
-    try:
-        text = json.dumps(config.to_dict(), default=str)
-    except Exception:  # noqa: BLE001  any class of any checkpoint
-        return None
-    return json.loads(text) if len(text) <= _MAX_CONFIG_CHARS else None
-
-
-def _class_of(module: object) -> str:
-    return f"{type(module).__module__}.{type(module).__qualname__}"
 
 
 def _version() -> str | None:

@@ -16,9 +16,8 @@ from eagle_parity.capture.assembly import (
     Incomplete,
     SessionParts,
     draft_input_state,
-    is_spooled_name,
 )
-from eagle_parity.capture.spool import Mark, Spool, new_session, read_token, request_id
+from eagle_parity.capture.spool import Mark, Spool, is_spooled_name, new_session, read_token, request_id
 from eagle_parity.errors import InputError
 
 if TYPE_CHECKING:

@@ -209,4 +209,5 @@ def test_what_runs_in_a_worker_imports_torch_safetensors_and_the_standard_librar
         "eagle_parity.capture.sglang",
         "eagle_parity.capture.spool",
         "eagle_parity.capture.vllm",
+        "eagle_parity.capture.worker_facts",
     }

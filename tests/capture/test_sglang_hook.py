@@ -15,6 +15,7 @@ from torch import nn
 from eagle_parity.capture import sglang
 from eagle_parity.capture.assembly import AssembledRank, Incomplete, SessionParts, draft_input_state
 from eagle_parity.capture.spool import SPOOL_ENV, new_session, read_token, request_id
+from eagle_parity.capture.worker_facts import rank_name
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -420,7 +421,7 @@ def test_replicas_have_names_of_their_own(
     monkeypatch.setitem(sys.modules, "setproctitle", titles)
     found = sglang.parallel_facts()
     assert parallel.items() <= found.items()
-    assert sglang.rank_name(found) == name
+    assert rank_name(found) == name
 
 
 def test_a_replica_that_can_t_be_told_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -332,6 +332,17 @@ def test_failures_are_bounded_and_counted_rows_are_told(tmp_path: Path) -> None:
     assert record["skipped"] == {"rows of DECODE": 2}
 
 
+def test_what_went_wrong_before_a_restart_stays_told(tmp_path: Path) -> None:
+    session = new_session()
+    for number in range(2):
+        spool = Spool(tmp_path / "spool", "tp0")
+        spool.fail(marked(spool, session, 0), f"failure {number}")
+        spool.count(session, "rows of DECODE", 2)
+    record = record_of(spool.folder, session)
+    assert record["failures"] == ["failure 0", "failure 1"]
+    assert record["skipped"] == {"rows of DECODE": 2}  # the sum comes with the next part
+
+
 def test_sessions_are_bounded(tmp_path: Path) -> None:
     spool = Spool(tmp_path / "spool", "tp0")
     sessions = [new_session() for _ in range(MAX_SESSIONS + 5)]

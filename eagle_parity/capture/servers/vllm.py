@@ -19,7 +19,6 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from eagle_parity.capture.assembly import is_spooled_name
 from eagle_parity.capture.servers.server import (
     MAX_ERROR_CHARS,
     Connection,
@@ -31,7 +30,7 @@ from eagle_parity.capture.servers.server import (
     prometheus_counts,
     token_of,
 )
-from eagle_parity.capture.spool import MIN_FREE_BYTES, default_spool, proof
+from eagle_parity.capture.spool import MIN_FREE_BYTES, default_spool, is_spooled_name, proof
 from eagle_parity.capture.vllm import EXTRACT, PROOF_HEADER
 from eagle_parity.errors import InputError, ParityError
 from eagle_parity.quoting import plain, quoted
