@@ -233,6 +233,7 @@ class LiveRecording(msgspec.Struct, frozen=True, kw_only=True):
         layer_set: what the live target captures, in the engine's own counting: ``list`` and ``flags``.
         draft_config: of the draft as the engine loaded it.
         settings: options of the server that decide what a capture can see.
+        variants: by which of a release's ways the hook read what moved between releases.
         ranks: every worker that stored something.
         incomplete: the sequences that aren't in the capture.
         acceptance: None where the server counts nothing.
@@ -248,6 +249,7 @@ class LiveRecording(msgspec.Struct, frozen=True, kw_only=True):
     layer_set: dict[_Name, list[int]] | None = None
     draft_config: dict[str, Any] | None = None
     settings: dict[_Name, bool | int | float | str | None] = {}
+    variants: dict[_Name, _Text] = {}
     ranks: list[LiveRank] = []
     incomplete: list[IncompleteSequence] = []
     acceptance: Acceptance | None = None

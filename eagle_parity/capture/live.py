@@ -7,7 +7,6 @@ to a request by its id and to a place in it by their position; the order in whic
 
 from __future__ import annotations
 
-import shutil
 import tempfile
 import time
 from dataclasses import dataclass
@@ -18,7 +17,7 @@ from eagle_parity.capture.assembly import SessionParts
 from eagle_parity.capture.format import GENERATE, Manifest, check_output
 from eagle_parity.capture.recorded import write_recording
 from eagle_parity.capture.sending import REQUESTS_NAME, Sent, read_sent, send_sequences
-from eagle_parity.capture.spool import MIN_FREE_BYTES
+from eagle_parity.capture.spool import DISK_FULL, lacks_room
 from eagle_parity.errors import InputError
 
 if TYPE_CHECKING:
@@ -148,10 +147,9 @@ def _settled(server: Server, sent: Sent, folder: Path, copy: Path) -> SessionPar
         except InputError:
             break  # the server has died meanwhile: what was fetched before is what there is
     if not parts.ranks:
-        full = shutil.disk_usage(folder).free < MIN_FREE_BYTES
         raise InputError(
             folder,
-            "no rank recorded anything" + (": No space left on the disk where it lies" if full else ""),
+            "no rank recorded anything" + (f": {DISK_FULL}" if lacks_room(folder) else ""),
             expected="parts of the requests that were sent",
             remedy="the hook isn't in this server's workers, or it writes to another folder: see the server's log for"
             " lines with eagle-parity",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import shutil
+from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -23,8 +23,9 @@ from eagle_parity.capture.format import (
     write_manifest,
 )
 from eagle_parity.capture.launching import flags_against
-from eagle_parity.capture.spool import MIN_FREE_BYTES
+from eagle_parity.capture.spool import DISK_FULL, lacks_room
 from eagle_parity.capture.vllm import EXTRACT
+from eagle_parity.engines import parse_engine
 from eagle_parity.engines.engine import EngineName
 from eagle_parity.engines.live_layers import live_boundaries, options_of
 from eagle_parity.errors import InputError
@@ -104,7 +105,6 @@ class _Recording:
         self.config = _mapping(self.target.get("config"))
         self.architectures = sent.architectures or [str(name) for name in self.config.get("architectures") or []]
         version = str(_mapping(self.facts.get("engine")).get("version") or sent.version or "unknown")
-        self.version = version
         self.settings: dict[str, bool | int | float | str | None] = {
             str(name): value
             for name, value in _mapping(self.facts.get("server")).items()
@@ -112,12 +112,12 @@ class _Recording:
         }
         options = tuple(sorted(options_of(sent.engine, self.settings).items()))
         self.settings["temperature"] = sent.temperature
-        self.engine = engine or str(EngineName(sent.engine, version, options))
+        self.engine = parse_engine(engine) if engine else EngineName(sent.engine, version, options)
 
     @property
     def is_reference(self) -> bool:
         """Whether the server says that it captures for no draft; where it says nothing, there is taken to be one."""
-        if self.draft or not self.settings:
+        if self.draft or not _mapping(self.facts.get("server")):
             return False
         if self.sent.engine == "vllm":
             return self.settings.get("method") == EXTRACT
@@ -144,27 +144,22 @@ class _Recording:
         """
         incomplete = list(lost)
         writer: CaptureWriter | None = None
-        try:
+        with ExitStack() as stack:
             for request, first_position in requests:
                 assembled = (assembling or self.assemble)(request, first_position)
                 if isinstance(assembled, str):
                     incomplete.append(IncompleteSequence(name=request.name, reason=assembled))
                     continue
-                first = next(iter(assembled.values()))
                 if writer is None:
-                    writer = self._writer(first, output, overwrite=overwrite)
-                    writer.__enter__()
+                    # What the states are like only the first of them says.
+                    writer = self._writer(next(iter(assembled.values())), output, overwrite=overwrite)
+                    stack.enter_context(writer)
                     writer.describe_live(self._live(incomplete))
                 self._write_one(writer, request, assembled)
-        except BaseException as error:
-            if writer is not None:
-                writer.__exit__(type(error), error, error.__traceback__)
-            raise
-        if writer is None:
-            reason = incomplete[0].reason if incomplete else "no requests"
-            raise InputError(output, f"not one sequence was recorded whole; the first: {reason}")
-        writer.describe_live(self._live(incomplete))
-        writer.__exit__(None, None, None)
+            if writer is None:
+                reason = incomplete[0].reason if incomplete else "no requests"
+                raise InputError(output, f"not one sequence was recorded whole; the first: {reason}")
+            writer.describe_live(self._live(incomplete))
         return writer.manifest
 
     def _writer(self, first: AssembledRank, output: Path, *, overwrite: bool) -> CaptureWriter:
@@ -176,7 +171,7 @@ class _Recording:
         return CaptureWriter(
             output,
             producer=Producer(
-                engine=self.engine,
+                engine=str(self.engine),
                 dtype=str(self.target.get("dtype") or dtype),
                 options={name: str(value) for name, value in self.settings.items()},
             ),
@@ -195,12 +190,12 @@ class _Recording:
     def _boundaries(self, first: AssembledRank) -> list[BoundaryEntry]:
         """What the live module's layer set means; unknown where it says nothing or another number of slots."""
         found = live_boundaries(
-            self.sent.engine,
-            self.version,
+            self.engine.engine,
+            self.engine.version,
             self.architectures,
             self.target.get("layer_set"),
             int(self.target.get("num_layers") or 0),
-            {name: str(value) for name, value in self.settings.items()},
+            {**{name: str(value) for name, value in self.settings.items()}, **dict(self.engine.options)},
             target_config=self.config or None,
         )
         slots = len(first.slots)
@@ -256,9 +251,8 @@ class _Recording:
     def _stopped_by(self) -> str | None:
         """The limit that a rank ran into; where a full disk kept even that from being written, the disk."""
         stated = (record.content.get("limit") for record in self.parts.ranks.values())
-        full = f"less than {MIN_FREE_BYTES >> 30} GiB free where the spool lies"
         found: str | None = next((limit for limit in stated if limit), None)
-        return found or (full if shutil.disk_usage(self.parts.folder).free < MIN_FREE_BYTES else None)
+        return found or (DISK_FULL if lacks_room(self.parts.folder) else None)
 
     def _hint(self, rank: str, incomplete: Incomplete) -> str:
         limit = self.parts.ranks[rank].content.get("limit")
@@ -304,6 +298,7 @@ class _Recording:
             layer_set=layers if isinstance(layers, dict) else None,
             draft_config=_mapping(self.draft.get("config")) or None,
             settings=self.settings,
+            variants={str(name): str(way) for name, way in _mapping(self.facts.get("variants")).items()},
             ranks=[_live_rank(record) for record in self.parts.ranks.values()],
             incomplete=list(incomplete),
             acceptance=self.sent.acceptance,

@@ -33,7 +33,6 @@ SEQUENCES = [TokenSequence("a", (5, 6, 7, 8, 9, 10)), TokenSequence("b", (1, 2, 
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("eagle_parity.capture.spool.MIN_FREE_BYTES", 0)
-    monkeypatch.setattr(live_module, "MIN_FREE_BYTES", 0)
     monkeypatch.setattr(live_module, "SETTLE_SECONDS", 0.05)
     monkeypatch.setattr(live_module, "_POLL_SECONDS", 0.01)
 
@@ -427,8 +426,13 @@ def test_no_rank_recorded_anything(server: RecordingServer, tmp_path: Path, monk
     server.fetch = lambda *_: tmp_path  # type: ignore[method-assign]  # an empty session
     with pytest.raises(InputError, match=r"no rank recorded anything; .*server's log"):
         record(server, tmp_path / "live")
-    monkeypatch.setattr(live_module, "MIN_FREE_BYTES", 2**62)
-    with pytest.raises(InputError, match="No space left"):
+    monkeypatch.setattr("eagle_parity.capture.spool.MIN_FREE_BYTES", 2**62)
+    with pytest.raises(InputError, match="no rank recorded anything;"):  # the disk of a copy says nothing
+        record(server, tmp_path / "live")
+    empty = server.spool / "empty"
+    empty.mkdir()
+    server.fetch = lambda *_: empty  # type: ignore[method-assign]
+    with pytest.raises(InputError, match="GiB free where the spool lies"):
         record(server, tmp_path / "live")
 
 
@@ -437,6 +441,28 @@ def test_other_token_ids_than_were_sent(server: RecordingServer, tmp_path: Path)
     server.generate = lambda ids, **more: real([*ids[:-1], 0], **more)  # type: ignore[method-assign]  # a broken server
     with pytest.raises(InputError, match="other token ids than were sent"):
         record(server, tmp_path / "live")
+
+
+def test_a_server_that_says_nothing_of_itself_is_taken_to_have_a_draft(server: RecordingServer, tmp_path: Path) -> None:
+    server.facts = {"server": {}, "draft": {}}
+    server.kinds = ("aux",)
+    capture = record(server, tmp_path / "live")
+    assert {sequence.draft_input for sequence in capture.manifest.sequences} == {"absent"}
+
+
+def test_the_engine_as_it_is_named_reads_the_layer_set(server: RecordingServer, tmp_path: Path) -> None:
+    server.version = "0.0.7"
+    assert record(server, tmp_path / "own").manifest.slots == [None] * SLOTS
+    manifest = record(server, tmp_path / "named", engine="sglang@0.5.23").manifest
+    assert (manifest.slots, manifest.producer.engine) == ([1, 3, 5], "sglang@0.5.23")
+
+
+def test_which_of_a_releases_ways_was_read_is_told(server: RecordingServer, tmp_path: Path) -> None:
+    server.facts = {"variants": {"token_ids": "argument"}}
+    record(server, tmp_path / "live")
+    live = read_manifest(tmp_path / "live").live
+    assert live is not None
+    assert live.variants == {"token_ids": "argument"}
 
 
 def test_a_loss_mask_comes_with_its_rows(server: RecordingServer, tmp_path: Path) -> None:
