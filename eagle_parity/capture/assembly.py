@@ -424,7 +424,7 @@ def _int64() -> torch.dtype:
 
 
 def draft_input_state(assembled: AssembledRank, *, normed: bool) -> Literal["equal", "differs", "normed", "absent"]:
-    """Whether what the head's ``fc`` got is the slots side by side, bit for bit.
+    """Whether what the head's ``fc`` got is the slots side by side, bit for bit, in the dtype that the head has.
 
     Args:
         assembled: a sequence of one rank.
@@ -436,7 +436,20 @@ def draft_input_state(assembled: AssembledRank, *, normed: bool) -> Literal["equ
         return "absent"
     if normed:
         return "normed"
-    return "equal" if torch.equal(torch.cat(assembled.slots, dim=1), assembled.draft_input) else "differs"
+    widths = [slot.shape[1] for slot in assembled.slots]
+    if assembled.draft_input.shape[1] != sum(widths):
+        return "differs"
+    chunks = torch.split(assembled.draft_input, widths, dim=1)
+    same = all(_is_same(slot, chunk) for slot, chunk in zip(assembled.slots, chunks, strict=True))
+    return "equal" if same else "differs"
+
+
+def _is_same(slot: torch.Tensor, chunk: torch.Tensor) -> bool:
+    if slot.shape != chunk.shape:
+        return False
+    # A head of another dtype than the target's gets the states cast; a NaN that it gets is the target's fault.
+    cast = slot.to(chunk.dtype)
+    return bool(((cast == chunk) | (cast.isnan() & chunk.isnan())).all())
 
 
 def _slots(whole: Any, names: set[str], hidden_size: int | None) -> tuple[torch.Tensor, ...] | str:

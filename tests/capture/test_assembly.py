@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -164,6 +165,17 @@ def test_the_heads_input_is_waited_for_and_compared(recorder: Recorder) -> None:
     assert draft_input_state(whole(other, 0, 3), normed=False) == "absent"
     other.forward([(0, 0, 3)], kind="draft", value=0.5)
     assert draft_input_state(whole(other, 0, 3), normed=False) == "differs"
+
+
+def test_a_cast_and_a_nan_make_no_other_input_of_the_head() -> None:
+    slots = torch.randn(2, 3, HIDDEN)
+    slots[0, 1, 2] = torch.nan
+    assembled = AssembledRank(torch.arange(3), tuple(slots), None, torch.cat(tuple(slots), dim=1), ("EXTEND",), 1)
+    for dtype in (torch.float32, torch.bfloat16):
+        got = replace(assembled, draft_input=torch.cat(tuple(slots), dim=1).to(dtype))
+        assert draft_input_state(got, normed=False) == "equal"
+    for other in (assembled.slots[0], torch.cat((slots[1], slots[0]), dim=1), torch.zeros(2, 2 * HIDDEN)):
+        assert draft_input_state(replace(assembled, draft_input=other), normed=False) == "differs"
 
 
 def test_one_tensor_is_split_by_the_hidden_size(recorder: Recorder) -> None:
