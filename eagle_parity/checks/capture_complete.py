@@ -22,9 +22,9 @@ def run(subject: RecordingSubject) -> Outcomes:
         return
     told = []
     if missing:
-        name, reason = recording.incomplete[0]
         total = recording.sequences + missing
-        told.append(f"{missing} of {total} sequences were sent and not recorded whole ({name}: {reason})")
+        first = "".join(f" ({name}: {reason})" for name, reason in recording.incomplete[:1])
+        told.append(f"{missing} of {total} sequences were sent and not recorded whole{first}")
     elif not recording.complete:
         told.append("the recording was interrupted: its manifest isn't the last one that was to be written")
     told += [f"rank {name} stopped at its limit ({limit})" for name, limit in list(limits.items())[:1]]

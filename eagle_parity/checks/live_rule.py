@@ -12,8 +12,6 @@ from eagle_parity.wiring import format_boundaries
 if TYPE_CHECKING:
     from eagle_parity.checks.recording_subject import RecordingSubject
 
-SERVES = "serves"
-
 
 def run(subject: RecordingSubject) -> Outcomes:
     """An error where no variant that the launch can be asks for what the live module holds, or has it run at all."""
@@ -21,7 +19,10 @@ def run(subject: RecordingSubject) -> Outcomes:
     if rule.not_compared is not None:
         yield Skip(check=CHECK.name, reason=rule.not_compared)
         return
-    if any(variant.asked == rule.live and variant.outcome == SERVES for variant in rule.variants):
+    if rule.agrees:
+        return
+    if not rule.variants:
+        yield Skip(check=CHECK.name, reason="the tables have no rule for it")
         return
     first = next((v for v in rule.variants if v.asked != rule.live), rule.variants[0])
     live = format_boundaries(rule.live or [])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import TYPE_CHECKING
@@ -12,7 +11,7 @@ import torch
 from eagle_parity.capture.format import GENERATE
 from eagle_parity.comparison.alignment import BLOCK_ROWS
 from eagle_parity.comparison.recording import Condition, ConditionSlot
-from eagle_parity.comparison.states import LARGEST
+from eagle_parity.comparison.states import json_number
 from eagle_parity.errors import InputError
 from eagle_parity.hidden_states import StateSequence, Unreadable
 from eagle_parity.numerics.histogram import ErrorHistograms
@@ -78,9 +77,9 @@ class ConditionPair:
         return ConditionSlot(
             slot=self.slot,
             rows=quantiles.count,
-            distance=_number(quantiles.median),
-            largest=_number(quantiles.largest),
-            errors=[(_number(edge), count) for edge, count in self.errors.survival(0)],
+            distance=json_number(quantiles.median),
+            largest=json_number(quantiles.largest),
+            errors=[(json_number(edge), count) for edge, count in self.errors.survival(0)],
             bad_sequences=self.bad_sequences,
             sequences=self.sequences,
             places=self.places,
@@ -149,8 +148,3 @@ def runs_of(positions: list[int]) -> list[tuple[int, int, int]]:
     """First, last and count of each run of consecutive positions, which are given in ascending order."""
     breaks = [0, *(i + 1 for i, (a, b) in enumerate(pairwise(positions)) if b != a + 1), len(positions)]
     return [(positions[a], positions[b - 1], b - a) for a, b in pairwise(breaks) if b > a]
-
-
-def _number(value: float) -> float:
-    """A number that JSON can hold."""
-    return value if math.isfinite(value) else LARGEST

@@ -11,7 +11,7 @@ import torch
 from eagle_parity.comparison.alignment import BLOCK_ROWS
 from eagle_parity.comparison.ranks import MAX_EXAMPLES, differing_rows
 from eagle_parity.comparison.recording import DraftChunk, DraftInputs, Place
-from eagle_parity.comparison.states import LARGEST
+from eagle_parity.comparison.states import json_number
 from eagle_parity.hidden_states import StateSequence, Unreadable
 from eagle_parity.numerics.histogram import ErrorHistograms
 from eagle_parity.numerics.rows import row_errors
@@ -69,7 +69,7 @@ class ChunkPair:
             chunk=self.chunk,
             rows=self.rows,
             differing=self.differing,
-            distance=None if not quantiles.count else min(quantiles.median, LARGEST),
+            distance=None if not quantiles.count else json_number(quantiles.median),
             first=self.first,
             equals=equals if self.differing and self.rows else None,
         )

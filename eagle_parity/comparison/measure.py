@@ -16,7 +16,6 @@ from eagle_parity.comparison.alignment import (
     trained_slot_candidate,
 )
 from eagle_parity.comparison.measurements import (
-    LARGEST,
     Candidate,
     Dimension,
     PairMeasurement,
@@ -24,6 +23,7 @@ from eagle_parity.comparison.measurements import (
     SlotMeasurement,
     StateMeasurement,
 )
+from eagle_parity.comparison.states import json_number
 from eagle_parity.numerics.histogram import ErrorHistograms
 from eagle_parity.numerics.moments import PairMoments
 from eagle_parity.numerics.rows import (
@@ -105,7 +105,7 @@ class StateMatch:
                         label=candidate.label,
                         boundary=candidate.boundary,
                         trained_slot=candidate.trained_slot,
-                        distance=_number(quantiles.median),
+                        distance=json_number(quantiles.median),
                         rows=quantiles.count,
                     )
                 )
@@ -115,11 +115,11 @@ class StateMatch:
             non_finite_rows=self.non_finite,
             dtype=self.dtype,
             candidates=sorted(measured, key=lambda c: c.distance),
-            median_norm=_number(norms.median) if norms.count else None,
+            median_norm=json_number(norms.median) if norms.count else None,
             repeated_tokens=RepeatedTokens(
                 pairs=repeats.count,
-                distance=_number(repeats.p90),
-                contrast=_number(contrasts.median) if contrasts.count else None,
+                distance=json_number(repeats.p90),
+                contrast=json_number(contrasts.median) if contrasts.count else None,
             )
             if repeats.count
             else None,
@@ -161,7 +161,7 @@ class SlotPair:
             self.bad_sequences += int(bool((all_errors > self.bad_row_distance).any()))
             median = float(all_errors.median())
             if self.worst is None or median > self.worst[1]:
-                self.worst = (name, _number(median))
+                self.worst = (name, json_number(median))
 
     def merge(self, other: SlotPair) -> SlotPair:
         """Adds what another has seen."""
@@ -188,14 +188,14 @@ class SlotPair:
         order = torch.argsort(statistics.rms_difference_D / spread_D, descending=True)[:WORST_DIMENSIONS].tolist()
         return PairMeasurement(
             rows=errors.count,
-            distance=_number(errors.median),
-            p90=_number(errors.p90),
-            p99=_number(errors.p99),
-            largest=_number(errors.largest),
-            errors=[(_number(edge), count) for edge, count in self.errors.survival(0)],
+            distance=json_number(errors.median),
+            p90=json_number(errors.p90),
+            p99=json_number(errors.p99),
+            largest=json_number(errors.largest),
+            errors=[(json_number(edge), count) for edge, count in self.errors.survival(0)],
             worst_sequence=self.worst,
             sink_rows=sinks.count,
-            sink_distance=_number(sinks.largest) if sinks.count else None,
+            sink_distance=json_number(sinks.largest) if sinks.count else None,
             mean_correlation=float(statistics.correlation_D.mean()),
             worst_dimensions=[
                 Dimension(
@@ -214,7 +214,7 @@ class SlotPair:
             bad_sequences=self.bad_sequences,
             bad_sinks=self.bad_sinks,
             sequences=self.sequences,
-            noise=_number(noise.median) if noise.count else None,
+            noise=json_number(noise.median) if noise.count else None,
         )
 
 
@@ -367,8 +367,3 @@ def measure_pairs(
         truncated=truncated,
         lost=lost,
     )
-
-
-def _number(value: float) -> float:
-    """A number that JSON can hold."""
-    return value if math.isfinite(value) else LARGEST

@@ -12,8 +12,8 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class SummedRows:
-    """The sum of several states of one shape."""
+class _Combined:
+    """What the combinations have in common."""
 
     parts: tuple[Rows, ...]
 
@@ -32,8 +32,13 @@ class SummedRows:
         """Of the parts."""
         return self.parts[0].dtype
 
+
+@dataclass(frozen=True, slots=True)
+class SummedRows(_Combined):
+    """The sum of several states of one shape."""
+
     def read(self, start: int, stop: int) -> torch.Tensor:
-        """Rows of the combination, ``[stop - start, H]``."""
+        """Rows of the combination, ``[stop - start, H]``, in float32."""
         total_TD = self.parts[0].read(start, stop).float()
         for part in self.parts[1:]:
             total_TD = total_TD + part.read(start, stop).float()
@@ -41,25 +46,13 @@ class SummedRows:
 
 
 @dataclass(frozen=True, slots=True)
-class JoinedColumns:
+class JoinedColumns(_Combined):
     """States side by side."""
-
-    parts: tuple[Rows, ...]
-
-    @property
-    def tokens(self) -> int:
-        """T."""
-        return min(part.tokens for part in self.parts)
 
     @property
     def hidden_size(self) -> int:
         """H."""
         return sum(part.hidden_size for part in self.parts)
-
-    @property
-    def dtype(self) -> str:
-        """Of the parts."""
-        return self.parts[0].dtype
 
     def read(self, start: int, stop: int) -> torch.Tensor:
         """Rows of the combination, ``[stop - start, H]``."""
@@ -67,26 +60,15 @@ class JoinedColumns:
 
 
 @dataclass(frozen=True, slots=True)
-class JoinedRows:
+class JoinedRows(_Combined):
     """States one behind the other, cut to the sequence's tokens: the last rank's share may be padded."""
 
-    parts: tuple[Rows, ...]
     length: int
 
     @property
     def tokens(self) -> int:
         """T."""
         return min(self.length, sum(part.tokens for part in self.parts))
-
-    @property
-    def hidden_size(self) -> int:
-        """H."""
-        return self.parts[0].hidden_size
-
-    @property
-    def dtype(self) -> str:
-        """Of the parts."""
-        return self.parts[0].dtype
 
     def read(self, start: int, stop: int) -> torch.Tensor:
         """Rows of the combination, ``[stop - start, H]``."""

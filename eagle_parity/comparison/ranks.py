@@ -5,7 +5,6 @@ Under attention data parallelism each group has other requests, so that nothing 
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -13,7 +12,7 @@ import torch
 
 from eagle_parity.comparison.alignment import BLOCK_ROWS
 from eagle_parity.comparison.recording import Place, RankAgreement, RankSlot
-from eagle_parity.comparison.states import LARGEST
+from eagle_parity.comparison.states import json_number
 from eagle_parity.hidden_states import Unreadable
 from eagle_parity.numerics.histogram import ErrorHistograms
 from eagle_parity.numerics.rows import row_errors
@@ -87,9 +86,9 @@ class RankPair:
             first_rank=self.first_rank,
             rows=self.rows,
             differing=self.differing,
-            distance=_number(quantiles.median) if quantiles.count else None,
-            largest=_number(quantiles.largest) if quantiles.count else None,
-            errors=[(_number(edge), count) for edge, count in self.errors.survival(0)],
+            distance=json_number(quantiles.median) if quantiles.count else None,
+            largest=json_number(quantiles.largest) if quantiles.count else None,
+            errors=[(json_number(edge), count) for edge, count in self.errors.survival(0)],
             first=self.first,
             sequences=self.sequences,
             differing_sequences=self.differing_sequences,
@@ -146,8 +145,3 @@ def differing_rows(first_TD: torch.Tensor, other_TD: torch.Tensor) -> torch.Tens
     """The rows that aren't equal in every number: bool ``[T]``; NaN equals NaN."""
     equal_TD = (first_TD == other_TD) | (first_TD.isnan() & other_TD.isnan())
     return ~equal_TD.all(1)
-
-
-def _number(value: float) -> float:
-    """A number that JSON can hold."""
-    return value if math.isfinite(value) else LARGEST

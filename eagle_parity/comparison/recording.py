@@ -9,6 +9,8 @@ from eagle_parity.wiring import BoundaryEntry
 
 SUM, COLUMNS, ROWS, SUM_LESS_RESIDUAL = "sum", "columns", "rows", "sum-less-residual"
 """What ranks can make together."""
+SERVES = "serves"
+"""The outcome of a rule by which the engine runs."""
 
 
 class RecordedRank(msgspec.Struct, frozen=True, kw_only=True):
@@ -197,6 +199,11 @@ class RuleCheck(msgspec.Struct, frozen=True, kw_only=True):
     live: list[BoundaryEntry] | None = None
     variants: list[RuleVariant] = []
     not_compared: str | None = None
+
+    @property
+    def agrees(self) -> bool:
+        """Whether some variant that the launch can be asks for what the live module holds, and is to run."""
+        return any(variant.asked == self.live and variant.outcome == SERVES for variant in self.variants)
 
 
 class ConditionSlot(msgspec.Struct, frozen=True, kw_only=True):

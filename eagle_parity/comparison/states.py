@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import msgspec
 
 from eagle_parity.wiring import BoundaryEntry
@@ -10,6 +12,11 @@ EMBEDDING_ROWS = "the target's embedding rows"
 LAST_STATE = "the trained last state"
 LARGEST = 1e300
 """Stands for an infinite error, the error against a row of zeros: JSON has no infinity."""
+
+
+def json_number(value: float) -> float:
+    """A number that JSON can hold."""
+    return value if math.isfinite(value) else LARGEST
 
 
 class Candidate(msgspec.Struct, frozen=True, kw_only=True):

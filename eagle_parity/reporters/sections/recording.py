@@ -39,9 +39,8 @@ def _lines(recording: Recording) -> Iterator[Entry]:
     yield from _draft_input(recording.draft_inputs.states)
     rule = recording.rule
     if rule.live is not None:
-        agrees = any(variant.asked == rule.live for variant in rule.variants)
-        told = "as the rule says" if agrees else (rule.not_compared or "not what the rule says")
-        yield Entry(Cell("layer set"), f"{compact(rule.live)}, {told}", Tone.PLAIN if agrees else Tone.WARNING)
+        told = "as the rule says" if rule.agrees else "not what the rule says"
+        yield Entry(Cell("layer set"), f"{compact(rule.live)}, {told}", Tone.PLAIN if rule.agrees else Tone.WARNING)
     for condition in recording.conditions:
         yield Entry(Cell(condition.name), _condition(condition))
     for name, reason in recording.skipped_conditions.items():
