@@ -12,16 +12,13 @@ import json
 import re
 from collections import defaultdict
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal
 
-import msgspec
-
-from eagle_parity.capture.format import MAX_HIDDEN_SIZE
-from eagle_parity.capture.spool import BOUNDARY_KEY, PART_NAME, PER_TOKEN, RECORD_NAME, SPOOL_VERSION
+from eagle_parity.capture.rank_record import RankRecord, read_record
+from eagle_parity.capture.spool import BOUNDARY_KEY, PART_NAME, PER_TOKEN, RECORD_NAME
 from eagle_parity.errors import InputError
-from eagle_parity.input_files import read_bounded
-from eagle_parity.quoting import one_line, plain
-from eagle_parity.wiring import EMBEDDING, MAX_BOUNDARIES
+from eagle_parity.quoting import one_line
+from eagle_parity.wiring import EMBEDDING
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -30,103 +27,10 @@ if TYPE_CHECKING:
     import torch
 
 _BESIDE = re.compile(rf"{re.escape(BOUNDARY_KEY)}[0-9]{{1,4}}")
-MAX_RECORD_BYTES = 4 * 1024 * 1024
 _INTEGERS = {"I64", "I32"}
 
-_Text: TypeAlias = Annotated[str, msgspec.Meta(max_length=8192)]
-_Count: TypeAlias = Annotated[int, msgspec.Meta(ge=0, lt=2**53)]
-_Rank: TypeAlias = Annotated[int, msgspec.Meta(ge=0, lt=65_536)]
-_Layer: TypeAlias = Annotated[int, msgspec.Meta(ge=-MAX_BOUNDARIES, lt=MAX_BOUNDARIES)]
 MAX_RUNS_NAMED = 4
 """Gaps of a sequence that a message names."""
-
-
-class _Engine(msgspec.Struct):
-    name: _Text
-    version: _Text | None = None
-
-
-class _Target(msgspec.Struct):
-    num_layers: Annotated[int, msgspec.Meta(ge=1, lt=MAX_BOUNDARIES)] | None = None
-    hidden_size: Annotated[int, msgspec.Meta(ge=1, le=MAX_HIDDEN_SIZE)] | None = None
-    dtype: _Text | None = None
-    model_class: _Text | None = None
-    config: dict[str, Any] | None = None
-    layer_set: dict[_Text, list[_Layer]] | None = None
-
-
-class _Draft(msgspec.Struct):
-    model_class: _Text | None = None
-    fc_class: _Text | None = None
-    fc_weight: list[_Count] | None = None
-    normed_before_fc: bool = False
-    config: dict[str, Any] | None = None
-
-
-class _Facts(msgspec.Struct):
-    parallel: dict[_Text, _Rank] = {}
-    server: dict[_Text, bool | int | float | _Text | None] = {}
-    variants: dict[_Text, _Text] = {}
-    tap: _Text = ""
-    engine: _Engine | None = None
-    target: _Target | None = None
-    draft: _Draft | None = None
-
-
-class _Record(msgspec.Struct):
-    """What a record has to be like: what is read of it later on is of these types, whoever wrote it."""
-
-    rank: _Text
-    session: _Text
-    parts: _Count
-    tokens: _Count
-    limit: _Text | None
-    skipped: dict[_Text, _Count]
-    failures: list[_Text]
-    facts: _Facts
-
-
-@dataclass(frozen=True)
-class RankRecord:
-    """What a worker wrote about itself.
-
-    Attributes:
-        rank: its name.
-        content: the record, JSON values; ``eagle_parity.capture.spool.rank_record`` has the keys.
-        unreadable: parts of this rank that can't be read, with the reason.
-    """
-
-    rank: str
-    content: Mapping[str, Any]
-    unreadable: list[str] = field(default_factory=list)
-
-    @property
-    def failures(self) -> list[str]:
-        """What went wrong in this rank's hook, or with what it wrote."""
-        return [*self.content.get("failures", ()), *self.unreadable]
-
-    @property
-    def facts(self) -> Mapping[str, Any]:
-        """What the hook read from the live objects."""
-        facts = self.content.get("facts")
-        return facts if isinstance(facts, dict) else {}
-
-    @property
-    def parallel(self) -> dict[str, int]:
-        """Sizes and ranks."""
-        found = self.facts.get("parallel")
-        return {str(k): v for k, v in found.items() if isinstance(v, int)} if isinstance(found, dict) else {}
-
-    @property
-    def group(self) -> str:
-        """The ranks that compute the same rows: those of one data-parallel replica, or of one part of its attention."""
-        data = self.parallel.get("attn_dp_rank", 0) or self.parallel.get("dp_rank", 0)
-        return f"dp{data}"
-
-    @property
-    def group_size(self) -> int:
-        """How many ranks such a group has."""
-        return max(1, self.parallel.get("attn_tp_size", self.parallel.get("tp_size", 1)))
 
 
 @dataclass(frozen=True)
@@ -220,7 +124,7 @@ class SessionParts:
             ) from error
         for name in names:
             if match := RECORD_NAME.fullmatch(name):
-                self.ranks[match["rank"]] = _read_record(folder / name, match["rank"])
+                self.ranks[match["rank"]] = read_record(folder / name, match["rank"])
         matches = [
             match
             for name in names
@@ -500,26 +404,3 @@ def _consecutive(positions: Sequence[int]) -> Iterator[tuple[int, int]]:
 
 def _natural(name: str) -> tuple[tuple[int, str], ...]:
     return tuple((int(piece), "") if piece.isdigit() else (-1, piece) for piece in re.split(r"(\d+)", name) if piece)
-
-
-def _read_record(path: Path, rank: str) -> RankRecord:
-    expected = f"a rank's record, spool_version {SPOOL_VERSION}"
-    try:
-        content = json.loads(read_bounded(path, MAX_RECORD_BYTES, expected=expected))
-    except (ValueError, RecursionError) as error:
-        raise InputError(path, f"not JSON ({one_line(error)})", expected=expected) from error
-    version = content.get("spool_version") if isinstance(content, dict) else None
-    if version != SPOOL_VERSION:
-        raise InputError(
-            path,
-            f"spool_version {version}",
-            expected=expected,
-            remedy="the hook in the server and this command are of different releases of eagle-parity: use one",
-        )
-    try:
-        msgspec.convert(content, _Record)
-    except msgspec.ValidationError as error:
-        raise InputError(path, f"no rank's record ({one_line(error)})", expected=expected) from error
-    if content["rank"] != rank:
-        raise InputError(path, f"the record of {plain(content['rank'])}", expected=f"that of {rank}")
-    return RankRecord(rank, content)

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
     import torch
 
-    from eagle_parity.capture.assembly import RankRecord
+    from eagle_parity.capture.rank_record import RankRecord
     from eagle_parity.capture.sending import Condition, Sent, SentRequest
     from eagle_parity.wiring import BoundaryEntry
 

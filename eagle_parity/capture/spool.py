@@ -417,7 +417,7 @@ class _Session:
 
 
 def rank_record(session: _Session) -> dict[str, Any]:
-    """The record of one rank: JSON values, read back by ``eagle_parity.capture.assembly``."""
+    """The record of one rank: JSON values, read back by ``eagle_parity.capture.rank_record``."""
     return {
         "spool_version": SPOOL_VERSION,
         "rank": session.rank,

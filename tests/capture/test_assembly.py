@@ -12,12 +12,12 @@ import torch
 from safetensors.torch import save_file
 
 from eagle_parity.capture.assembly import (
-    MAX_RECORD_BYTES,
     AssembledRank,
     Incomplete,
     SessionParts,
     draft_input_state,
 )
+from eagle_parity.capture.rank_record import MAX_RECORD_BYTES
 from eagle_parity.capture.spool import Mark, Spool, is_spooled_name, new_session, read_token, request_id
 from eagle_parity.errors import InputError
 
