@@ -11,8 +11,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from eagle_parity.capture.servers import server as server_module
-from eagle_parity.capture.servers.server import Connection, NoAnswerError, checked_url, prometheus_counts
+from eagle_parity.capture.servers import connection as connection_module
+from eagle_parity.capture.servers.answers import prometheus_counts
+from eagle_parity.capture.servers.connection import Connection, checked_url
+from eagle_parity.capture.servers.server import NoAnswerError
 from eagle_parity.capture.servers.sglang import HOOK_FACTORY, SglangServer, spool_of_hook
 from eagle_parity.capture.servers.vllm import VllmServer
 from eagle_parity.capture.spool import SPOOL_ENV, TOKEN_ENV, make_spool, proof
@@ -157,7 +159,7 @@ def test_answers_that_are_none(connect: Callable[[str], Any], answers: Answers, 
 def test_an_answer_without_an_end(
     connect: Callable[[str], Any], answers: Answers, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(server_module, "MAX_ANSWER_BYTES", 1 << 20)
+    monkeypatch.setattr(connection_module, "MAX_ANSWER_BYTES", 1 << 20)
     for path in ("/server_info", "/version"):
         answers[path] = (200, {}, (b"x" * 65536 for _ in iter(int, 1)))
     with pytest.raises(InputError, match="longer than 1 MiB"):
@@ -167,7 +169,7 @@ def test_an_answer_without_an_end(
 def test_an_answer_that_unpacks_without_an_end(answers: Answers, monkeypatch: pytest.MonkeyPatch) -> None:
     import gzip
 
-    monkeypatch.setattr(server_module, "MAX_ANSWER_BYTES", 1 << 20)
+    monkeypatch.setattr(connection_module, "MAX_ANSWER_BYTES", 1 << 20)
     answers["/server_info"] = (200, {"Content-Encoding": "gzip"}, gzip.compress(b" " * (64 << 20)))
     with pytest.raises(InputError, match="longer than 1 MiB"):
         SglangServer(answers.url)

@@ -14,7 +14,10 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from eagle_parity.capture.servers.server import Connection, Generation, count_of, ids_of, no_token, token_of
+from eagle_parity.capture.servers.answers import count_of, ids_of
+from eagle_parity.capture.servers.connection import Connection
+from eagle_parity.capture.servers.server import Generation
+from eagle_parity.capture.servers.spool_token import no_token, token_of
 from eagle_parity.errors import InputError
 
 if TYPE_CHECKING:
@@ -102,15 +105,15 @@ class SglangServer:
 
     def _tokenize(self, body: dict[str, Any]) -> list[int]:
         answer = self._http.encoded(self._http.post("/tokenize", body))
-        tokens = answer.get("tokens") if isinstance(answer, dict) else None
-        if not isinstance(tokens, list) or not all(type(token) is int for token in tokens):
+        tokens = ids_of(answer.get("tokens")) if isinstance(answer, dict) else None
+        if tokens is None:
             what = "conversations" if "messages" in body else "texts"
             raise InputError(
                 self.url,
                 f"its /tokenize gives no token ids for {what}",
                 remedy="give prompts as token_ids, or --target for the target's own tokenizer",
             )
-        return tokens
+        return list(tokens)
 
     def generate(
         self, token_ids: Sequence[int], *, request_id: str, salt: str, new_tokens: int, temperature: float = 0.0

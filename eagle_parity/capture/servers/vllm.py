@@ -19,17 +19,10 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from eagle_parity.capture.servers.server import (
-    MAX_ERROR_CHARS,
-    Connection,
-    Counters,
-    Generation,
-    count_of,
-    ids_of,
-    no_token,
-    prometheus_counts,
-    token_of,
-)
+from eagle_parity.capture.servers.answers import count_of, ids_of, prometheus_counts
+from eagle_parity.capture.servers.connection import MAX_ERROR_CHARS, Connection
+from eagle_parity.capture.servers.server import Counters, Generation
+from eagle_parity.capture.servers.spool_token import no_token, token_of
 from eagle_parity.capture.spool import MIN_FREE_BYTES, default_spool, is_spooled_name, proof
 from eagle_parity.capture.vllm import EXTRACT, PROOF_HEADER
 from eagle_parity.errors import InputError, ParityError
@@ -150,10 +143,10 @@ class VllmServer:
 
     def _tokenize(self, body: dict[str, Any]) -> list[int]:
         answer = self._http.encoded(self._http.post("/tokenize", {"model": self._model.get("id"), **body}))
-        tokens = answer.get("tokens") if isinstance(answer, dict) else None
-        if not isinstance(tokens, list) or not all(type(token) is int for token in tokens):
+        tokens = ids_of(answer.get("tokens")) if isinstance(answer, dict) else None
+        if tokens is None:
             raise InputError(self.url, "its /tokenize gives no token ids", remedy="give prompts as token_ids")
-        return tokens
+        return list(tokens)
 
     def generate(
         self, token_ids: Sequence[int], *, request_id: str, salt: str, new_tokens: int, temperature: float = 0.0

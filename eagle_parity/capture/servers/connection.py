@@ -1,0 +1,155 @@
+"""The HTTP that both engines share."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+from eagle_parity.capture.servers.server import NoAnswerError
+from eagle_parity.errors import InputError, MissingExtraError, UsageError
+from eagle_parity.quoting import one_line, plain
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    import httpx
+
+CONNECT_SECONDS = 10.0
+ANSWER_SECONDS = 600.0
+"""A prompt of a million tokens takes minutes; a server that died closes the connection at once."""
+MAX_ERROR_CHARS = 300
+MAX_ANSWER_BYTES = 128 * 1024**2
+"""The token ids of a prompt of millions, or a piece of a file from each of a few ranks; more is no answer of ours."""
+_OF_THE_WIRE = frozenset({"content-encoding", "content-length", "transfer-encoding"})
+
+
+class Connection:
+    """JSON over HTTP to one server, with errors that say which server and what to do.
+
+    Args:
+        url: as the user gave it.
+        api_key: sent as a bearer token where given.
+    """
+
+    def __init__(self, url: str, *, api_key: str | None = None) -> None:
+        try:
+            import httpx
+        except ImportError as error:
+            raise MissingExtraError("capturing from a server", "live", "httpx") from error
+        self.url = checked_url(url)
+        headers = {"Authorization": f"Bearer {api_key}"} if api_key else {}
+        # A proxy of the environment has no business between this and a server on loopback.
+        self._client = httpx.Client(
+            base_url=self.url,
+            headers=headers,
+            timeout=httpx.Timeout(ANSWER_SECONDS, connect=CONNECT_SECONDS),
+            trust_env=False,
+        )
+
+    def get(self, path: str) -> httpx.Response:
+        """The answer, whatever its status.
+
+        Raises:
+            NoAnswerError: there was none.
+            InputError: it was longer than any that this is for.
+        """
+        return self._send("GET", path)
+
+    def post(self, path: str, body: Mapping[str, Any], *, headers: Mapping[str, str] | None = None) -> httpx.Response:
+        """As ``get``, with a JSON body."""
+        return self.post_bytes(path, json.dumps(dict(body)).encode(), headers=headers)
+
+    def post_bytes(self, path: str, body: bytes, *, headers: Mapping[str, str] | None = None) -> httpx.Response:
+        """As ``post``, for a body that is signed as it is sent."""
+        return self._send("POST", path, content=body, headers={"Content-Type": "application/json", **(headers or {})})
+
+    def json(self, response: httpx.Response, what: str) -> Any:
+        """The body of a good answer.
+
+        Raises:
+            InputError: it is no good one.
+        """
+        if response.is_redirect:
+            where = plain(response.headers.get("location", ""))
+            raise InputError(
+                self.url, f"{what} was answered with a redirect to {where}", remedy="give that address to --server"
+            )
+        if response.status_code >= 400:  # noqa: PLR2004  where HTTP's errors begin
+            raise InputError(
+                self.url,
+                f"{what} was answered with {response.status_code} ({plain(response.text)[:MAX_ERROR_CHARS]})",
+                remedy="--api-key gives the server's key" if response.status_code in {401, 403} else "",
+            )
+        try:
+            return response.json()
+        except (ValueError, RecursionError) as error:
+            raise InputError(
+                self.url, f"{what} was not answered with JSON", expected="an SGLang or vLLM server"
+            ) from error
+
+    def object(self, response: httpx.Response, what: str) -> dict[str, Any]:
+        """The body of a good answer that is a JSON object.
+
+        Raises:
+            InputError: it is no good one, or something else.
+        """
+        answer = self.json(response, what)
+        if not isinstance(answer, dict):
+            raise InputError(self.url, f"{what} was answered with something else than an object of JSON")
+        return answer
+
+    def encoded(self, response: httpx.Response) -> Any:
+        """The body of an answer to ``/tokenize``.
+
+        Raises:
+            ValueError: the server refuses this text or conversation; others it may take.
+            InputError: it has no such thing.
+        """
+        if response.status_code in {400, 422}:
+            raise ValueError(f"the server: {plain(response.text)[:MAX_ERROR_CHARS]}")
+        return self.json(response, "/tokenize")
+
+    def _send(self, method: str, path: str, **arguments: Any) -> httpx.Response:
+        import httpx
+
+        try:
+            with self._client.stream(method, path, **arguments) as response:
+                content = bytearray()
+                for piece in response.iter_bytes():
+                    content += piece
+                    if len(content) > MAX_ANSWER_BYTES:
+                        raise InputError(
+                            self.url, f"its answer to {method} {path} is longer than {MAX_ANSWER_BYTES >> 20} MiB"
+                        )
+        except httpx.HTTPError as error:
+            raise NoAnswerError(
+                self.url, f"no answer to {method} {path} ({one_line(error)})", expected="a running server"
+            ) from error
+        # What was decoded above is not to be decoded again.
+        headers = [(k, v) for k, v in response.headers.multi_items() if k.lower() not in _OF_THE_WIRE]
+        return httpx.Response(response.status_code, headers=headers, content=bytes(content), request=response.request)
+
+    def close(self) -> None:
+        """Closes the connections."""
+        self._client.close()
+
+
+def checked_url(url: str) -> str:
+    """The address without a path.
+
+    Raises:
+        UsageError: it is none.
+    """
+    from urllib.parse import urlsplit
+
+    if "://" not in url:
+        url = f"http://{url}"
+    try:
+        parts = urlsplit(url)
+        _ = parts.port  # reading it is what checks it
+        good = parts.scheme in {"http", "https"} and bool(parts.hostname)
+    except ValueError:
+        good = False
+    if not good:
+        raise UsageError(f"--server {url!r}: expected an address such as http://127.0.0.1:30000")
+    return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}"

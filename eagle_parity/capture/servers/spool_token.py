@@ -1,0 +1,37 @@
+"""The token of a server's spool, from wherever it can be had."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+from eagle_parity.capture.spool import SPOOL_ENV, TOKEN_ENV, read_token
+from eagle_parity.errors import InputError
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+def token_of(spool: Path | None, token: str | None) -> str | None:
+    """The spool's token: as given, else of the environment, else from its folder if that is within reach."""
+    token = token or os.environ.get(TOKEN_ENV)
+    if token:
+        return token.strip()
+    if spool is None:
+        return None
+    try:
+        return read_token(spool)
+    except (OSError, ValueError):
+        return None
+
+
+def no_token(url: str, spool: Path | None, *, another: bool = False) -> InputError:
+    """What to say where there is no token, or ``another`` than the server's."""
+    where = f"{spool}/token" if spool else f"the spool's folder, in the file token ({SPOOL_ENV})"
+    return InputError(
+        url,
+        f"the token of here isn't that of its spool ({where}, {TOKEN_ENV} or --token)"
+        if another
+        else f"its spool's token can't be read from here ({where})",
+        remedy=f"pass --spool FOLDER where it is mounted, or the content of that file in {TOKEN_ENV} or with --token",
+    )
