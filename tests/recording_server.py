@@ -130,8 +130,6 @@ class RecordingServer:
                 for spool in self.ranks:
                     self._decode(spool, request_id, token_ids, self.choices(spool.rank, token_ids)[:new_tokens])
         return Generation(
-            len(token_ids),
-            cached,
             new_tokens,
             drafts=4,
             draft_tokens=12,

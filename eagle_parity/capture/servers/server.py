@@ -24,15 +24,11 @@ class Generation:
     """What a server says of one request.
 
     Attributes:
-        prompt_tokens: as it counted them; None where it doesn't say.
-        cached_tokens: of these, what it took from its prefix cache; None where it doesn't say.
         output_tokens: that it generated.
         drafts, draft_tokens, accepted_tokens: of speculation, where the engine counts by request.
         output_ids: the generated tokens; None where the server gives no ids.
     """
 
-    prompt_tokens: int | None
-    cached_tokens: int | None
     output_tokens: int
     drafts: int | None = None
     draft_tokens: int | None = None

@@ -134,8 +134,6 @@ class SglangServer:
         meta = answer.get("meta_info")
         meta = meta if isinstance(meta, dict) else {}
         return Generation(
-            prompt_tokens=count_of(meta, "prompt_tokens"),
-            cached_tokens=count_of(meta, "cached_tokens"),
             output_tokens=count_of(meta, "completion_tokens") or 0,
             output_ids=ids_of(answer.get("output_ids")),
             drafts=count_of(meta, "spec_verify_ct"),

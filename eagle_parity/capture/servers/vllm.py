@@ -171,12 +171,9 @@ class VllmServer:
         )
         usage = answer.get("usage")
         usage = usage if isinstance(usage, dict) else {}
-        details = usage.get("prompt_tokens_details")
         choices = answer.get("choices")
         choice = choices[0] if isinstance(choices, list) and choices else None
         return Generation(
-            prompt_tokens=count_of(usage, "prompt_tokens"),
-            cached_tokens=count_of(details, "cached_tokens") if isinstance(details, dict) else None,
             output_tokens=count_of(usage, "completion_tokens") or 0,
             output_ids=ids_of(choice.get("token_ids")) if isinstance(choice, dict) else None,
         )
