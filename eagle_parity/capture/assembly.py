@@ -11,8 +11,8 @@ from __future__ import annotations
 import json
 import re
 from collections import defaultdict
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from eagle_parity.capture.rank_record import RankRecord, read_record
 from eagle_parity.capture.spool import BOUNDARY_KEY, PART_NAME, PER_TOKEN, RECORD_NAME
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 _BESIDE = re.compile(rf"{re.escape(BOUNDARY_KEY)}[0-9]{{1,4}}")
 _INTEGERS = {"I64", "I32"}
 
+DraftInputState: TypeAlias = Literal["equal", "differs", "normed", "absent"]
 MAX_RUNS_NAMED = 4
 """Gaps of a sequence that a message names."""
 
@@ -42,7 +43,8 @@ class AssembledRank:
         slots: ``[T, H]`` each.
         beside: boundaries that were recorded beside the slots, ``[T, H]`` each.
         last_state: ``[T, H]``.
-        draft_input: ``[T, K * H]``; None where the rank didn't record it whole.
+        draft_input: ``[T, K * H]``; None where the rank didn't record it whole, or it is known to be no other.
+        draft_input_is: what is known of it.
         modes: the engine's words for the forwards that it came from.
         forwards: how many there were.
         sampled_ids: int64 ``[T]``, of generated rows the token that the rank chose behind each.
@@ -56,6 +58,13 @@ class AssembledRank:
     forwards: int
     beside: Mapping[int, torch.Tensor] = field(default_factory=dict)
     sampled_ids: torch.Tensor | None = None
+    draft_input_is: DraftInputState = "absent"
+
+    def with_input_judged(self, *, normed: bool) -> AssembledRank:
+        """Itself with the state of its draft input, which is kept where it differs: it is as large as all slots."""
+        state = draft_input_state(self, normed=normed)
+        kept = self.draft_input if state == "differs" else None
+        return replace(self, draft_input=kept, draft_input_is=state)
 
     @property
     def states(self) -> tuple[torch.Tensor, ...]:
@@ -327,7 +336,7 @@ def _int64() -> torch.dtype:
     return torch.int64
 
 
-def draft_input_state(assembled: AssembledRank, *, normed: bool) -> Literal["equal", "differs", "normed", "absent"]:
+def draft_input_state(assembled: AssembledRank, *, normed: bool) -> DraftInputState:
     """Whether what the head's ``fc`` got is the slots side by side, bit for bit, in the dtype that the head has.
 
     Args:

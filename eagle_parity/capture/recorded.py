@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
 
-from eagle_parity.capture.assembly import AssembledRank, Incomplete, SessionParts, draft_input_state
+from eagle_parity.capture.assembly import AssembledRank, Incomplete, SessionParts
 from eagle_parity.capture.format import (
     CONDITIONS_FOLDER,
     GENERATE,
@@ -210,13 +210,16 @@ class _Recording:
         tokens = len(request.token_ids)
         whole: dict[str, AssembledRank] = {}
         others: dict[str, AssembledRank] = {}  # with other ids than were sent: a fault that the comparison names
+        normed = bool(self.draft.get("normed_before_fc"))
         stopped = self._stopped_by()
         reason = "no rank recorded it" + (f": the hook stopped at its limit ({stopped})" if stopped else "")
         for rank in self.parts.ranks_of(request.number):
             assembled = self.parts.assemble(rank, request.number, tokens, first=first_position)
             if isinstance(assembled, Incomplete):
                 reason = f"{rank}: {assembled}{self._hint(rank, assembled)}"
-            elif not torch.equal(
+                continue
+            assembled = assembled.with_input_judged(normed=normed)
+            if not torch.equal(
                 assembled.token_ids, torch.tensor(request.token_ids[tokens - len(assembled.token_ids) :])
             ):
                 reason = f"{rank}: the server computed other token ids than were sent"
@@ -265,8 +268,7 @@ class _Recording:
 
     def _write_one(self, writer: CaptureWriter, request: SentRequest, whole: Mapping[str, AssembledRank]) -> None:
         first = next(iter(whole.values()))
-        normed = bool(self.draft.get("normed_before_fc"))
-        states = [draft_input_state(rank, normed=normed) for rank in whole.values()]
+        states = [rank.draft_input_is for rank in whole.values()]
         # What any rank's fc got wrong counts.
         state = next((s for s in states if s == "differs"), states[0])
         at = states.index(state)
