@@ -53,13 +53,12 @@ from typing import TYPE_CHECKING, Any
 
 from eagle_parity.capture.spool import (
     BOUNDARY_KEY,
-    DEFAULT_MAX_TOKENS,
-    MAX_TOKENS_ENV,
     REQUEST_PREFIX,
     SPOOL_ENV,
     Spool,
     logger,
     make_spool,
+    stated_max_tokens,
 )
 from eagle_parity.capture.worker_facts import class_of, config_of, rank_name
 
@@ -114,7 +113,7 @@ def factory(config: Mapping[str, Any] | None = None) -> Callable[..., None]:
     try:
         config = config or {}
         folder = str(config.get("spool") or os.environ.get(SPOOL_ENV, ""))
-        limit = int(config.get("max_tokens") or os.environ.get(MAX_TOKENS_ENV) or DEFAULT_MAX_TOKENS)
+        limit = stated_max_tokens(config.get("max_tokens"))
         beside = config.get("beside") or _numbers(os.environ.get(BESIDE_ENV, ""))
         if not folder:
             logger.warning("eagle-parity: no spool folder in the hook's config; nothing will be captured")

@@ -171,6 +171,18 @@ def default_spool() -> Path:
     return Path(named) if named else Path(tempfile.gettempdir()) / f"eagle-parity-{user}"
 
 
+def stated_max_tokens(stated: object = None) -> int:
+    """The limit in rows, as the hook's config states it, else the environment.
+
+    Raises:
+        ValueError: what is stated is no number of rows.
+    """
+    stated = stated or os.environ.get(MAX_TOKENS_ENV) or DEFAULT_MAX_TOKENS
+    if not isinstance(stated, int | str) or not str(stated).strip().isdecimal():
+        raise ValueError(f"max_tokens or {MAX_TOKENS_ENV} is {str(stated)[:40]!r}, not a number of rows")
+    return int(stated)
+
+
 def read_token(folder: str | Path) -> str:
     """The spool's token.
 

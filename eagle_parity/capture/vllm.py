@@ -40,14 +40,11 @@ import hmac
 import importlib.metadata
 import inspect
 import json
-import os
 import shutil
 import time
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from eagle_parity.capture.spool import (
-    DEFAULT_MAX_TOKENS,
-    MAX_TOKENS_ENV,
     Spool,
     default_spool,
     is_session,
@@ -55,6 +52,7 @@ from eagle_parity.capture.spool import (
     logger,
     make_spool,
     proof,
+    stated_max_tokens,
 )
 from eagle_parity.capture.worker_facts import class_of, config_of, rank_name
 
@@ -211,8 +209,7 @@ class _Recorder:
     def __init__(self, worker: Any) -> None:
         self.worker = worker
         self.parallel = parallel_facts(worker)
-        limit = int(os.environ.get(MAX_TOKENS_ENV) or DEFAULT_MAX_TOKENS)
-        self.spool = Spool(default_spool(), rank_name(self.parallel), max_tokens=limit)
+        self.spool = Spool(default_spool(), rank_name(self.parallel), max_tokens=stated_max_tokens())
         self.wrapped: list[tuple[Any, str, object]] = []
         self.rows: _Rows | None = None  # of the forward whose draft is being proposed
         self.generated = False  # whether rows of generated tokens are recorded as well

@@ -343,6 +343,15 @@ def test_what_went_wrong_before_a_restart_stays_told(tmp_path: Path) -> None:
     assert record["skipped"] == {"rows of DECODE": 2}  # the sum comes with the next part
 
 
+def test_the_limit_is_the_configs_or_the_environments(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert spool_module.stated_max_tokens() == spool_module.DEFAULT_MAX_TOKENS
+    monkeypatch.setenv(spool_module.MAX_TOKENS_ENV, "70")
+    assert (spool_module.stated_max_tokens(), spool_module.stated_max_tokens(7)) == (70, 7)
+    for stated in ("many", -1, [3], True):
+        with pytest.raises(ValueError, match="not a number of rows"):
+            spool_module.stated_max_tokens(stated)
+
+
 def test_sessions_are_bounded(tmp_path: Path) -> None:
     spool = Spool(tmp_path / "spool", "tp0")
     sessions = [new_session() for _ in range(MAX_SESSIONS + 5)]
