@@ -6,7 +6,7 @@ import json
 import time
 from typing import TYPE_CHECKING, Any
 
-from eagle_parity.capture.spool import read_token
+from eagle_parity.capture.spool import TOKEN_FILE, read_token
 from live.captures import manifest, tensors
 from live.storage import small_disk
 from live.tool import Ran, run_json, run_tool, start_tool
@@ -74,6 +74,9 @@ def check_full_disk(engine: str, server: Server, workshop: Workshop, folder: Pat
     token = read_token(spool)
     for name, size in (("little", "64m"), ("none", "4k")):
         with small_disk(spool, size):
+            # The disk lies over the spool; what makes a folder a spool is its token.
+            (spool / TOKEN_FILE).write_text(token, "ascii")
+            (spool / TOKEN_FILE).chmod(0o600)
             words = ["capture", engine, "--server", server.url, "--prompts", str(workshop.prompts()), "--token", token]
             words += ["--sequences", "1", "--output", str(folder / name), "--spool", str(spool)]
             ran = run_tool(*words, expected={2, 3})
