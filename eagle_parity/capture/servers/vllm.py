@@ -196,8 +196,10 @@ class VllmServer:
                 return folder
         except OSError:
             pass
-        into.mkdir(mode=0o700, parents=True, exist_ok=True)
         listed = [self._listed(answer) for answer in self.call("files", session=session)]
+        if folder.is_dir() and not any(files for _, files in listed):
+            return folder  # nothing was recorded, and why, such as a full disk, can be seen there
+        into.mkdir(mode=0o700, parents=True, exist_ok=True)
         needed, free = sum(sum(files.values()) for _, files in listed), shutil.disk_usage(into).free
         if needed + MIN_FREE_BYTES > free:
             raise InputError(
