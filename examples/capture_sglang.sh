@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # From a cold start to a verdict: starts SGLang with the capture hook, records what it feeds the draft head over the
-# tokens of the training shards, and compares. eagle-parity is installed beside SGLang: pip install 'eagle-parity[live]'
+# tokens of the training shards, and compares. eagle-parity is installed beside SGLang: pip install '/path/to/eagle-parity[live]'
 #
 #   TARGET=./target DRAFT=./draft SHARDS=./shards examples/capture_sglang.sh
 #

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # From a cold start to a verdict: starts vLLM with the capture plugin, records what it feeds the draft head over the
-# tokens of the training shards, and compares. eagle-parity is installed beside vLLM: pip install 'eagle-parity[live]'
+# tokens of the training shards, and compares. eagle-parity is installed beside vLLM: pip install '/path/to/eagle-parity[live]'
 #
 #   TARGET=./target DRAFT=./draft SHARDS=./shards examples/capture_vllm.sh
 #
