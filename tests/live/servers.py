@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fcntl
+import json
 import os
 import shlex
 import signal
@@ -143,7 +144,7 @@ class Server:
 def sglang_server(
     python: Path,
     target: Path,
-    draft: Path,
+    draft: Path | None,
     folder: Path,
     *,
     hook: Sequence[str],
@@ -157,7 +158,7 @@ def sglang_server(
     Args:
         python: of its environment.
         target: its folder.
-        draft: likewise.
+        draft: likewise; None for a server without one, whose options say what it captures.
         folder: for the log.
         hook: what ``capture sglang --launch-flags`` printed, or the part of it that is wanted.
         options: of the launch, beside.
@@ -170,8 +171,10 @@ def sglang_server(
     # prefill and decode apart it stays (SGLang 0.5.23, arg_groups/overrides.py).
     command += ["--device", "cpu", "--attention-backend", "torch_native"]
     command += ["--prefill-attention-backend", "intel_amx", "--decode-attention-backend", "intel_amx"]
-    command += ["--speculative-algorithm", "EAGLE3", "--speculative-draft-model-path", str(draft)]
-    command += ["--speculative-num-steps", "3", "--speculative-eagle-topk", "1", "--speculative-num-draft-tokens", "4"]
+    if draft is not None:
+        command += ["--speculative-algorithm", "EAGLE3", "--speculative-draft-model-path", str(draft)]
+        command += ["--speculative-num-steps", "3", "--speculative-eagle-topk", "1"]
+        command += ["--speculative-num-draft-tokens", "4"]
     command += ["--mem-fraction-static", "0.3", "--max-total-tokens", "4096", "--tp", str(ranks)]
     command += ["--cuda-graph-backend-decode", "disabled", *hook, *options]
     return Server(
@@ -191,7 +194,7 @@ def sglang_server(
 def vllm_server(
     python: Path,
     target: Path,
-    draft: Path,
+    draft: Path | None,
     folder: Path,
     *,
     hook: Mapping[str, str],
@@ -207,11 +210,10 @@ def vllm_server(
     # With EAGLE the last block that a cache holds of a prefix is computed again, and a block has 128 tokens by default.
     command += ["--block-size", "32", "--num-gpu-blocks-override", "128"]
     command += ["--max-model-len", "512", "--max-num-seqs", "8"]
-    command += [
-        "--speculative-config",
-        f'{{"method": "eagle3", "model": "{draft}", "num_speculative_tokens": 3}}',
-        *options,
-    ]
+    if draft is not None:
+        speculative = {"method": "eagle3", "model": str(draft), "num_speculative_tokens": 3}
+        command += ["--speculative-config", json.dumps(speculative)]
+    command += options
     return Server(
         "server",
         command,
