@@ -31,6 +31,17 @@ FIRST_PORT = 32_100
 LAST_PORT = 32_900
 _PORTS_OF_A_SERVER = 25
 """SGLang takes some ports behind its own."""
+SGLANG_ON_CPU = (
+    # EAGLE refuses torch_native, and intel_amx alone becomes torch_native on a machine without the extension; named for
+    # prefill and decode apart it stays (SGLang 0.5.23, arg_groups/overrides.py).
+    *("--device", "cpu", "--attention-backend", "torch_native"),
+    *("--prefill-attention-backend", "intel_amx", "--decode-attention-backend", "intel_amx"),
+    *("--mem-fraction-static", "0.3", "--max-total-tokens", "4096", "--cuda-graph-backend-decode", "disabled"),
+)
+VLLM_ON_CPU = (
+    # With EAGLE the last block that a cache holds of a prefix is computed again, and a block has 128 tokens by default.
+    *("--block-size", "32", "--num-gpu-blocks-override", "128", "--max-model-len", "512", "--max-num-seqs", "8"),
+)
 START_SECONDS = 900.0
 """A start takes one to two minutes on two idle cores, and these may be busy."""
 STOP_SECONDS = 15.0
@@ -59,7 +70,7 @@ class Server:
     """
 
     def __init__(self, name: str, command: Sequence[str], environment: Mapping[str, str], folder: Path) -> None:
-        self.port, self._lock = _take_port()
+        self.port, self._lock = take_port()
         self.url = f"http://127.0.0.1:{self.port}"
         self.command = [*command, "--host", "127.0.0.1", "--port", str(self.port)]
         self.environment = dict(environment)
@@ -167,28 +178,12 @@ def sglang_server(
         dtype: of the computation.
     """
     command = [str(python), "-m", "sglang.launch_server", "--model-path", str(target), "--dtype", dtype]
-    # EAGLE refuses torch_native, and intel_amx alone becomes torch_native on a machine without the extension; named for
-    # prefill and decode apart it stays (SGLang 0.5.23, arg_groups/overrides.py).
-    command += ["--device", "cpu", "--attention-backend", "torch_native"]
-    command += ["--prefill-attention-backend", "intel_amx", "--decode-attention-backend", "intel_amx"]
     if draft is not None:
         command += ["--speculative-algorithm", "EAGLE3", "--speculative-draft-model-path", str(draft)]
         command += ["--speculative-num-steps", "3", "--speculative-eagle-topk", "1"]
         command += ["--speculative-num-draft-tokens", "4"]
-    command += ["--mem-fraction-static", "0.3", "--max-total-tokens", "4096", "--tp", str(ranks)]
-    command += ["--cuda-graph-backend-decode", "disabled", *hook, *options]
-    return Server(
-        "server",
-        command,
-        {
-            **_surroundings(python, STAND_INS),
-            "SGLANG_USE_CPU_ENGINE": "1",
-            # Two ranks on one NUMA node want their cores named.
-            "SGLANG_CPU_OMP_THREADS_BIND": _cores(ranks),
-            **(environment or {}),
-        },
-        folder,
-    )
+    command += ["--tp", str(ranks), *SGLANG_ON_CPU, *hook, *options]
+    return Server("server", command, {**sglang_surroundings(python, ranks), **(environment or {})}, folder)
 
 
 def vllm_server(
@@ -207,27 +202,33 @@ def vllm_server(
     # The script `vllm` asks for a distribution of that name, which the CPU build isn't.
     command = [str(python), "-m", "vllm.entrypoints.openai.api_server", "--model", str(target)]
     command += ["--served-model-name", "target", "--tensor-parallel-size", str(ranks), "--dtype", dtype]
-    # With EAGLE the last block that a cache holds of a prefix is computed again, and a block has 128 tokens by default.
-    command += ["--block-size", "32", "--num-gpu-blocks-override", "128"]
-    command += ["--max-model-len", "512", "--max-num-seqs", "8"]
+    command += VLLM_ON_CPU
     if draft is not None:
         speculative = {"method": "eagle3", "model": str(draft), "num_speculative_tokens": 3}
         command += ["--speculative-config", json.dumps(speculative)]
     command += options
-    return Server(
-        "server",
-        command,
-        {
-            **_surroundings(python),
-            "VLLM_CPU_KVCACHE_SPACE": "1",
-            "VLLM_CPU_OMP_THREADS_BIND": _cores(ranks),
-            "VLLM_NO_USAGE_STATS": "1",
-            "DO_NOT_TRACK": "1",
-            **hook,
-            **(environment or {}),
-        },
-        folder,
-    )
+    return Server("server", command, {**vllm_surroundings(python, ranks), **hook, **(environment or {})}, folder)
+
+
+def sglang_surroundings(python: Path, ranks: int = 2) -> dict[str, str]:
+    """What SGLang's processes find on this machine."""
+    return {
+        **_surroundings(python, STAND_INS),
+        "SGLANG_USE_CPU_ENGINE": "1",
+        # Two ranks on one NUMA node want their cores named.
+        "SGLANG_CPU_OMP_THREADS_BIND": _cores(ranks),
+    }
+
+
+def vllm_surroundings(python: Path, ranks: int = 2) -> dict[str, str]:
+    """What vLLM's processes find on this machine."""
+    return {
+        **_surroundings(python),
+        "VLLM_CPU_KVCACHE_SPACE": "1",
+        "VLLM_CPU_OMP_THREADS_BIND": _cores(ranks),
+        "VLLM_NO_USAGE_STATS": "1",
+        "DO_NOT_TRACK": "1",
+    }
 
 
 def sglang_hook(version: str, spool: Path, *, exported_to: Path | None = None) -> list[str]:
@@ -263,7 +264,7 @@ def _cores(ranks: int) -> str:
     return "|".join(str(cores[rank % len(cores)]) for rank in range(ranks))
 
 
-def _take_port() -> tuple[int, IO[str]]:
+def take_port() -> tuple[int, IO[str]]:
     """A port that nothing listens on, and the lock that keeps it from other runs until the server listens."""
     for port in range(FIRST_PORT, LAST_PORT, _PORTS_OF_A_SERVER):
         lock = (Path(tempfile.gettempdir()) / f"eagle-parity-live-{os.getuid()}-{port}.lock").open(
