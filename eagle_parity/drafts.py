@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, replace
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from eagle_parity.config_files import ConfigFile, integer, read_config, strings
 from eagle_parity.dialects import ANGELSLIM_IDS, SECTION, Dialect, find_dialect
@@ -37,6 +38,9 @@ EXPECTED = "an EAGLE-3 draft's config.json"
 
 DEFAULT_SLOTS = 3
 """What trainers and engines take where nothing states the number of slots: low, middle and high."""
+
+VOCAB_MAP = "d2t"
+"""The tensor by which a head of a smaller vocabulary names the target's tokens, as every trainer writes it."""
 
 _FC_NAMES = ("fc.weight", "model.fc.weight", "draft_model.fc.weight", "eagle_module.fc.weight")
 _FC_DIMENSIONS = 2
@@ -96,6 +100,8 @@ class Draft:
         fc_shape: ``(out, in)`` of fc's weight, from the weights' header; None where there are none.
         fc_source: the file it was read from, or why it couldn't be.
         config: the JSON object, as read.
+        tensors: the shape of every tensor by its name, from the weights' headers; None where no weights lie beside the
+            config, or not all of their headers can be read.
     """
 
     path: str
@@ -112,6 +118,7 @@ class Draft:
     fc_shape: tuple[int, int] | None
     fc_source: str | None
     config: Mapping[str, Any]
+    tensors: Mapping[str, tuple[int, ...]] | None = None
 
     @property
     def format(self) -> str:
@@ -128,6 +135,11 @@ class Draft:
     def width_per_slot(self) -> int | None:
         """The hidden size by which both engines size fc: ``target_hidden_size``, else the draft's own."""
         return self.target_hidden_size or self.hidden_size
+
+    @property
+    def output_size(self) -> int | None:
+        """How many tokens the head chooses from, as engines take it: ``draft_vocab_size``, else ``vocab_size``."""
+        return self.draft_vocab_size or self.vocab_size
 
     def fc_slots(self, hidden_size: int) -> int | None:
         """How many slots the weight of fc takes, for a target of this hidden size; None where that isn't known."""
@@ -169,8 +181,8 @@ def draft_from_config(file: ConfigFile) -> Draft:
     layer = layer if isinstance(layer, dict) else {}
     if not layer and isinstance(config.get("model"), dict) and config.get("model_type") == "eagle":
         layer = config["model"]
-    fc_shape, fc_source, metadata = _read_fc(file.folder)
-    family = _family(config, fc_shape is not None)
+    weights = _read_weights(file.folder)
+    family = _family(config, weights.fc_shape is not None)
     if family is None:
         raise InputError(
             file.path,
@@ -184,15 +196,16 @@ def draft_from_config(file: ConfigFile) -> Draft:
         architectures=strings(config.get("architectures")),
         model_type=plain(config.get("model_type")) if config.get("model_type") else "",
         family=family,
-        dialect=find_dialect(config, metadata),
+        dialect=find_dialect(config, weights.metadata),
         hidden_size=_positive(config, "hidden_size") or _positive(layer, "hidden_size"),
         target_hidden_size=_positive(config, "target_hidden_size"),
         vocab_size=_positive(config, "vocab_size") or _positive(layer, "vocab_size"),
         draft_vocab_size=_positive(config, "draft_vocab_size"),
         id_lists=_id_lists(config),
-        fc_shape=fc_shape,
-        fc_source=fc_source,
+        fc_shape=weights.fc_shape,
+        fc_source=weights.fc_source,
         config=config,
+        tensors=weights.tensors,
     )
 
 
@@ -329,20 +342,35 @@ def _no_draft(config: Mapping[str, Any]) -> str:
     return f"a target's config ({named}, {layers} layers), with no key of a draft in it"
 
 
-def _read_fc(folder: Path | None) -> tuple[tuple[int, int] | None, str | None, Mapping[str, str]]:
-    """The shape of fc and where it stands, from the headers beside the config; and the metadata of its file."""
+class _Weights(NamedTuple):
+    """What the headers of the weights beside a config say.
+
+    Attributes:
+        fc_shape, fc_source, tensors: as ``Draft`` has them.
+        metadata: of the file that holds fc.
+    """
+
+    fc_shape: tuple[int, int] | None = None
+    fc_source: str | None = None
+    metadata: Mapping[str, str] = MappingProxyType({})
+    tensors: Mapping[str, tuple[int, ...]] | None = None
+
+
+def _read_weights(folder: Path | None) -> _Weights:
     if folder is None:
-        return None, None, {}
+        return _Weights()
     files = sorted(folder.glob("*.safetensors"))[: _MAX_WEIGHT_FILES + 1]
     if not files:
-        return None, None, {}
+        return _Weights()
     if len(files) > _MAX_WEIGHT_FILES:
-        return None, f"more than {_MAX_WEIGHT_FILES} weight files beside the config", {}
+        return _Weights(fc_source=f"more than {_MAX_WEIGHT_FILES} weight files beside the config")
     # Only where there are weights: the reader is not needed to check a config alone.
     from eagle_parity.readers.containers.safetensors_file import read_safetensors_table
     from eagle_parity.readers.containers.stored_tensor import PlainFile, UnreadableFileError
 
+    found = _Weights()
     problem: str | None = None
+    shapes: dict[str, tuple[int, ...]] = {}
     for path in files:
         try:
             with path.open("rb") as file:
@@ -350,8 +378,11 @@ def _read_fc(folder: Path | None) -> tuple[tuple[int, int] | None, str | None, M
         except (OSError, UnreadableFileError) as error:
             problem = f"{path.name}: {error}"
             continue
+        shapes.update((name, tensor.shape) for name, tensor in table.tensors.items())
         for name in _FC_NAMES:
             tensor = table.tensors.get(name)
-            if tensor is not None and len(tensor.shape) == _FC_DIMENSIONS:
-                return (tensor.shape[0], tensor.shape[1]), f"{path.name}: {name}", table.metadata
-    return None, problem or "no fc.weight in the weights beside the config", {}
+            if found.fc_shape is None and tensor is not None and len(tensor.shape) == _FC_DIMENSIONS:
+                shape = (tensor.shape[0], tensor.shape[1])
+                found = _Weights(shape, f"{path.name}: {name}", table.metadata)
+    source = found.fc_source or problem or "no fc.weight in the weights beside the config"
+    return found._replace(fc_source=source, tensors=None if problem else shapes)

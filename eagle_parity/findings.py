@@ -225,6 +225,16 @@ VOCAB_SIZE = _error(
     "vocab_size must be the target's vocabulary, and a draft vocabulary can't be larger than it.",
     "Use the target that the draft was trained for.",
 )
+VOCAB_MAP_MISSING = _error(
+    "EP123",
+    "vocab-map-missing",
+    "A head of a smaller vocabulary has no map to the target's",
+    "Without d2t engines take the head's token k for the target's token k, and no log line tells. Unless the head was "
+    "trained on the first tokens of the vocabulary in their order, almost every proposal is another token than it "
+    "meant.",
+    "Put the map of the training run into the draft's weights as d2t: for each token the target's number less the "
+    "head's own.",
+)
 
 SPURIOUS_EMBEDDING = _error(
     "EP201",
@@ -435,6 +445,7 @@ FINDINGS: tuple[FindingKind, ...] = (
     FC_WIDTH,
     HIDDEN_SIZE,
     VOCAB_SIZE,
+    VOCAB_MAP_MISSING,
     SPURIOUS_EMBEDDING,
     MISSING_EMBEDDING,
     LAYER_MISMATCH,

@@ -18,7 +18,7 @@ def run(subject: ConfigSubject) -> Outcomes:
     An error where what is fed is no boundary at all: no wiring can be right then.
     """
     for evaluation in subject.engines:
-        for group in subject.group(evaluation, lambda s: s.serves and s.defects):
+        for group in subject.group(evaluation, lambda s: s.list_serves and s.defects):
             for defect in group.first.defects:
                 yield KNOWN_ENGINE_DEFECT.finding(
                     f"{group.title} has a known defect on this path, {defect.name}. {defect.summary}.",

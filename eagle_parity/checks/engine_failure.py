@@ -5,6 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from eagle_parity.checks.check import Check
+from eagle_parity.checks.config_subject import Variants
+from eagle_parity.drafts import VOCAB_MAP
 from eagle_parity.engines.failures import FailureKind
 from eagle_parity.findings import ENGINE_FAILURE
 from eagle_parity.results import Outcome
@@ -12,8 +14,9 @@ from eagle_parity.wiring import EMBEDDING, POST_NORM, format_boundaries
 
 if TYPE_CHECKING:
     from eagle_parity.checks.check import Outcomes
-    from eagle_parity.checks.config_subject import ConfigSubject, Variants
+    from eagle_parity.checks.config_subject import ConfigSubject
     from eagle_parity.engines.serving import Served
+    from eagle_parity.findings import Finding
 
 WHEN = {
     Outcome.FAILS_AT_LOAD: "fails while it starts",
@@ -22,7 +25,7 @@ WHEN = {
 
 
 def run(subject: ConfigSubject) -> Outcomes:
-    """One error for each way in which an engine fails by the draft's list alone."""
+    """One error for each way in which an engine fails by the draft's list alone, one where its map is refused."""
     for group, cause in subject.by_cause(ENGINE_FAILURE):
         message = f"{group.title} {failing(group)}."
         read = what_was_read(group)
@@ -34,6 +37,45 @@ def run(subject: ConfigSubject) -> Outcomes:
             remedy=subject.advice(group) or _way_out(group),
             engine=group.label,
         )
+    for evaluation in subject.engines:
+        refusing = tuple(s for s in evaluation.judged if s.failure and s.failure.kind is FailureKind.VOCAB_MAP)
+        if refusing:
+            yield _refused_map(subject, Variants(evaluation, refusing))
+
+
+def _refused_map(subject: ConfigSubject, group: Variants) -> Finding:
+    """Apart from the list's faults: it has no part in this, and may be wrong as well."""
+    draft, engine, failure = subject.draft, group.evaluation.engine, group.first.failure
+    entries = (draft.tensors or {}).get(VOCAB_MAP, ())
+    rule = engine.vocab_map(group.evaluation.version or "")
+    told = f"{draft.output_size:,} tokens"
+    if draft.draft_vocab_size is None:
+        told += " (vocab_size: the config has no draft_vocab_size)"
+    reading = [v for v in engine.versions if (known := engine.vocab_map(v)) is not None and not known.whole]
+    another = f", or use {engine.title} {reading[-1]}, which reads it" if reading else ""
+    if entries and draft.output_size is not None and entries[0] < draft.output_size:
+        remedy = f"Write draft_vocab_size: {entries[0]} into the draft's config: its {VOCAB_MAP} has so many entries."
+    else:
+        remedy = (
+            f"Take {VOCAB_MAP} out of the draft's weights if all of its entries are 0, so that it maps each token to"
+            f" itself{another}."
+        )
+    return ENGINE_FAILURE.finding(
+        f"{group.title} {WHEN[group.first.outcome]}: {failure.words if failure else ''}. The draft's weights hold"
+        f" {VOCAB_MAP}, and it chooses from {told}, as many as the target has.",
+        evidence={
+            "tensor": VOCAB_MAP,
+            "shape": list(entries),
+            "draft_vocab_size": draft.draft_vocab_size,
+            "vocab_size": draft.vocab_size,
+            "target_vocab_size": subject.target.vocab_size,
+            "outcome": group.first.outcome.value,
+            "reason": failure.words if failure else None,
+            "source": f"{engine.title} {group.evaluation.version}, {rule.source if rule else ''}",
+        },
+        remedy=remedy,
+        engine=group.label,
+    )
 
 
 def _way_out(group: Variants) -> str:

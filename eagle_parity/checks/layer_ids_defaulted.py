@@ -23,7 +23,7 @@ def run(subject: ConfigSubject) -> Outcomes:
     for evaluation in subject.engines:
         for group in subject.group(
             evaluation,
-            lambda s: s.default and s.serves and not s.ignored and trained in (None, s.boundaries),
+            lambda s: s.default and s.list_serves and not s.ignored and trained in (None, s.boundaries),
         ):
             fed = format_boundaries(group.first.boundaries)
             known = trained is not None

@@ -24,7 +24,7 @@ def run(subject: ConfigSubject) -> Outcomes:
     for group, cause in subject.by_cause(LAYER_IDS_IGNORED):
         yield _finding(subject, group, Severity.ERROR, cause)
     for evaluation in subject.engines:
-        for group in subject.group(evaluation, lambda s: s.ignored and s.serves and subject.causes[id(s)] is None):
+        for group in subject.group(evaluation, lambda s: s.ignored and s.list_serves and subject.causes[id(s)] is None):
             if all(entry.raw == group.first.raw for entry in group.first.ignored):
                 continue
             yield _finding(subject, group, Severity.WARNING if group.first.default else Severity.NOTE, None)

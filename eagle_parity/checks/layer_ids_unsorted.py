@@ -30,7 +30,7 @@ def run(subject: ConfigSubject) -> Outcomes:
             engine=group.label,
         )
     for evaluation in subject.engines:
-        for group in subject.group(evaluation, lambda s: s.serves and s.ids and list(s.ids) != sorted(s.ids)):
+        for group in subject.group(evaluation, lambda s: s.list_serves and s.ids and list(s.ids) != sorted(s.ids)):
             served = group.first
             told.add(served.key or "")
             cause_here = subject.causes[id(served)]

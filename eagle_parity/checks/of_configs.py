@@ -19,6 +19,7 @@ from eagle_parity.checks import (
     served_wiring,
     target_support,
     trained_declaration,
+    vocab_map,
     vocab_size,
 )
 
@@ -41,5 +42,6 @@ CONFIG_CHECKS: tuple[Check[ConfigSubject], ...] = (
     fc_width.CHECK,
     hidden_size.CHECK,
     vocab_size.CHECK,
+    vocab_map.CHECK,
     engine_defects.CHECK,
 )

@@ -48,7 +48,7 @@ def find_root_cause(
     """
     if served.outcome is Outcome.UNSUPPORTED:
         return RootCause(findings.UNSUPPORTED_TARGET)
-    if served.failure is not None:
+    if not served.list_serves:
         return _cause_of_failure(served, trained)
     if any(defect.feeds_no_boundary for defect in served.defects):
         return RootCause(findings.KNOWN_ENGINE_DEFECT)

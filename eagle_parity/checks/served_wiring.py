@@ -59,7 +59,7 @@ def _message(subject: ConfigSubject, group: Variants) -> str:
     reading = subject.reading(group) if served.boundaries != (POST_NORM,) else ""
     if reading:
         message += f" {_capital(reading)}."
-    if not served.serves:
+    if not served.list_serves:
         message += f" It {failing(group)}."
     return message
 

@@ -33,6 +33,7 @@ class FailureKind(StrEnum):
     MISSING_STATE = "missing-state"
     WIDTH = "fc-width"
     DRAFT = "draft"
+    VOCAB_MAP = "vocab-map"
     CAPTURE = "capture"
 
 

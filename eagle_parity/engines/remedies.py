@@ -122,7 +122,7 @@ def remedy(
                 got = serve(engine, changed, target, name=name, variant=launch, version=version)
                 if isinstance(got, Unjudged):
                     return NoChange(got.reason)
-                if not got.serves or got.boundaries != tuple(trained):
+                if not got.list_serves or got.boundaries != tuple(trained):
                     if got.boundaries == tuple(trained) or got.outcome is Outcome.UNSUPPORTED:
                         closest = closest or got
                     break

@@ -17,6 +17,7 @@ from eagle_parity.engines.draft_rules import BufferRule, DraftSeen, KeyRule, Spe
 from eagle_parity.engines.engine import EngineOption
 from eagle_parity.engines.failures import Timing
 from eagle_parity.engines.ranges import in_force
+from eagle_parity.engines.vocab_map import VocabMapRule
 from eagle_parity.targets import Target
 
 
@@ -68,6 +69,7 @@ class Engine(msgspec.Struct, frozen=True, kw_only=True):
         text_classes: the class of a language model whose config names none, by its ``model_type``.
         width_rules: how draft classes size fc, for the docs.
         buffer_rules: how the engine sizes the buffers of its CUDA graphs, for the docs.
+        vocab_maps: what it makes of a draft's map to the target's vocabulary.
         launch_defects: faults of a way of launching it.
         unasked: whether a command that is given no engine answers for this one too.
         see_draft: a draft and a version and options to what the engine sees of it.
@@ -92,6 +94,7 @@ class Engine(msgspec.Struct, frozen=True, kw_only=True):
     adapt: Callable[[ClassRule | None, Mapping[str, str], Target], ClassRule | Instead | Unread | None]
     spellings: tuple[SpellingRule, ...]
     buffer_rules: tuple[BufferRule, ...] = ()
+    vocab_maps: tuple[VocabMapRule, ...] = ()
     launch_defects: tuple[LaunchDefect, ...] = ()
     unasked: bool = True
     no_rule: tuple[NoRule, ...] = ()
@@ -108,6 +111,10 @@ class Engine(msgspec.Struct, frozen=True, kw_only=True):
     def timing(self, version: str, variant: Mapping[str, str]) -> Timing | None:
         """When a variant's failures show; None where that wasn't read in this version."""
         return in_force((r for r in self.timings if r.runner in {"", self._runner(variant)}), version)
+
+    def vocab_map(self, version: str) -> VocabMapRule | None:
+        """What it makes of a draft's vocabulary map; None where that wasn't read in this version."""
+        return in_force(self.vocab_maps, version)
 
     def id_key(self, version: str) -> str | None:
         """The one place for a list that every stock launch reads; None where that wasn't read in this version."""

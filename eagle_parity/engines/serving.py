@@ -21,6 +21,7 @@ from eagle_parity.engines.failures import Failure, FailureKind
 from eagle_parity.engines.ranges import in_force
 from eagle_parity.engines.reading import ask, read_ids
 from eagle_parity.engines.rules import Engine, Instead, Unread
+from eagle_parity.engines.vocab_map import judge_vocab_map
 from eagle_parity.quoting import plain
 from eagle_parity.results import Outcome, ServedWiring
 from eagle_parity.versions import in_range
@@ -80,6 +81,11 @@ class Served(msgspec.Struct, frozen=True, kw_only=True):
     def serves(self) -> bool:
         """Whether requests are answered."""
         return self.outcome is Outcome.SERVES
+
+    @property
+    def list_serves(self) -> bool:
+        """Whether requests are answered, or would be if the draft's weights were: its list has no part in that."""
+        return self.serves or (self.failure is not None and self.failure.kind is FailureKind.VOCAB_MAP)
 
     def summary(self) -> ServedWiring:
         """This as the result document has it."""
@@ -146,6 +152,7 @@ def serve(
         defects: tuple[Defect, ...] = (),
     ) -> Served:
         delivery = delivery or Delivery(())
+        failure = failure or judge_vocab_map(engine.vocab_map(version), draft, target)
         return Served(
             name=name,
             title=title,

@@ -91,6 +91,17 @@ def engine_tables() -> dict[str, Any]:
             for engine in ENGINES
             for rule in engine.buffer_rules
         ],
+        "vocab_maps": [
+            {
+                "engine": engine.name,
+                "versions": _span(rule.first, rule.last),
+                "whole_vocabulary_with_d2t": rule.whole or "is read",
+                "smaller_vocabulary_without_d2t": rule.pruned,
+                "source": rule.source,
+            }
+            for engine in ENGINES
+            for rule in engine.vocab_maps
+        ],
         "written": [
             {
                 "engine": engine.name,

@@ -24,6 +24,7 @@ from eagle_parity.engines.sglang.drafts import (
     KEYS,
     LLAMA_WIDTHS,
     SPELLINGS,
+    VOCAB_MAPS,
     see_draft,
 )
 from eagle_parity.engines.sglang.exaone import EXAONE_CLASSES
@@ -114,6 +115,7 @@ SGLANG = Engine(
     no_rule=NO_RULE,
     width_rules=(*LLAMA_WIDTHS, *DEEPSEEK_WIDTHS),
     buffer_rules=BUFFERS,
+    vocab_maps=(VOCAB_MAPS,),
     launch_defects=(LaunchDefect(PIPELINE_LAST_STAGE, "0.5.8", "0.5.23"),),
     see_draft=see_draft,
     adapt=adapt,

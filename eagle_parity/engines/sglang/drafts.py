@@ -20,6 +20,7 @@ from eagle_parity.engines.draft_rules import (
 from eagle_parity.engines.failures import Failure, FailureKind, Timing
 from eagle_parity.engines.ranges import in_force
 from eagle_parity.engines.sglang.defects import FC_SKIPPED
+from eagle_parity.engines.vocab_map import VocabMapRule
 from eagle_parity.versions import in_range
 
 if TYPE_CHECKING:
@@ -98,6 +99,16 @@ BUFFERS = (
         "speculative/eagle_utils.py:407-440 (0.5.15), :237 (0.5.23)",
     ),
 )
+VOCAB_MAPS = VocabMapRule(
+    "",
+    "its token k is taken for the target's token k, and nothing tells",
+    "0.5.8",
+    "0.5.23",
+    "models/llama_eagle3.py:242 (0.5.8), :350 (0.5.23); speculative/eagle_worker.py:616, 668 (0.5.8),"
+    " eagle_worker_v2.py:757, 897 (0.5.23); models/kimi_k25_eagle3.py:437 (0.5.12 to 0.5.23)",
+)
+"""A map is read whatever the vocabularies' sizes are, as ``hot_token_id``; EAGLE-3 ignores --speculative-token-map."""
+
 _DEEPSEEK_DRAFT = "Eagle3DeepseekV2ForCausalLM"
 _DEEPSEEK_DRAFT_ABSENT = ("0.5.8", "0.5.11")
 _NULL_SECTION_FAILS = ("0.5.8", "0.5.14")

@@ -14,7 +14,7 @@ from eagle_parity.engines.engine import PIPELINE_PARALLEL
 from eagle_parity.engines.rules import Engine, Unread, VariantRule
 from eagle_parity.engines.vllm.deepseek import DEEPSEEK_CLASSES, SPARSE_CPU, SPARSE_CUDA, SPARSE_ROCM
 from eagle_parity.engines.vllm.defects import PIPELINE_LOST
-from eagle_parity.engines.vllm.drafts import DEEPSEEK_WIDTH, LLAMA_WIDTH, QWEN3_WIDTH, see_draft
+from eagle_parity.engines.vllm.drafts import DEEPSEEK_WIDTH, LLAMA_WIDTH, QWEN3_WIDTH, VOCAB_MAPS, see_draft
 from eagle_parity.engines.vllm.keys import KEYS, SPELLINGS, TIMINGS
 from eagle_parity.engines.vllm.kimi import KIMI, KIMI_CLASSES, kimi_platforms
 from eagle_parity.engines.vllm.native_classes import NATIVE_CLASSES
@@ -106,6 +106,7 @@ VLLM = Engine(
     wrappers=WRAPPERS,
     text_classes=TEXT_CLASSES,
     width_rules=(LLAMA_WIDTH, QWEN3_WIDTH, DEEPSEEK_WIDTH),
+    vocab_maps=VOCAB_MAPS,
     launch_defects=(
         LaunchDefect(PIPELINE_LOST, "0.25.0", "0.28.0"),
         *(

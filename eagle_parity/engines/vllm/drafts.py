@@ -13,6 +13,7 @@ from eagle_parity.engines.ranges import in_force
 from eagle_parity.engines.vllm.defects import FC_SKIPPED
 from eagle_parity.engines.vllm.options import RUNNER
 from eagle_parity.engines.vllm.versions import FIRST, LAST
+from eagle_parity.engines.vocab_map import VocabMapRule
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -48,6 +49,32 @@ DEEPSEEK_WIDTH = WidthRule(
     "model_executor/models/deepseek_eagle3.py:201-206 (0.25.0), :189-193 (0.32.0), fc in any case: 357-368 (0.32.0)",
     FcSkip.NEVER,
 )
+
+_WITHOUT_MAP = "its token k is taken for the target's token k: the map stays zero, and nothing tells"
+VOCAB_MAPS = (
+    VocabMapRule(
+        "",
+        _WITHOUT_MAP,
+        "0.25.0",
+        "0.28.0",
+        "model_executor/models/llama_eagle3.py:304-307, 340-357, 389-391; qwen3_eagle3.py and deepseek_eagle3.py"
+        " alike (0.25.0, 0.28.0)",
+    ),
+    VocabMapRule(
+        "ValueError at start: There is no module or parameter named 'draft_id_to_target_id'; d2t is renamed to it, and"
+        " a draft of the target's whole vocabulary has none",
+        _WITHOUT_MAP,
+        "0.31.0",
+        "0.32.0",
+        "model_executor/models/llama_eagle3.py:339-345, 428-430; qwen3_eagle3.py and deepseek_eagle3.py alike;"
+        " models/utils.py:427 (0.31.0), :443 (0.32.0); seen on a running 0.32.0",
+    ),
+)
+"""The three classes have the map as a parameter: up to 0.28 always, then for another vocabulary than the target's.
+
+Nothing checks that it was loaded: their ``load_weights`` return no names
+(model_executor/model_loader/default_loader.py:436 in 0.25.0).
+"""
 
 _DRAFT_CLASSES = {
     "Eagle3LlamaForCausalLM": LLAMA_WIDTH,

@@ -20,6 +20,7 @@ _TITLES = {
     "unruled": "Target classes that no rule covers",
     "widths": "How many slots a draft class builds fc for",
     "buffers": "How many slots the buffers of CUDA graphs are made for",
+    "vocab_maps": "What becomes of the map to the target's vocabulary",
     "written": "How a list is written, best first",
     "defects": "Known defects",
     "references": "References: what an index of their hidden states means",
