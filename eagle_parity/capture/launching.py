@@ -12,20 +12,12 @@ from eagle_parity.capture.servers.sglang import EXPORTED_HOOK, HOOK_FACTORY
 from eagle_parity.capture.sglang import FINAL_NORMS, TARGET_MODULES
 from eagle_parity.capture.spool import SPOOL_ENV
 from eagle_parity.capture.vllm import PLUGIN
+from eagle_parity.engines.sglang.launch import FIRST_WITH_REQUEST_IDS, graph_flags, tells_requests_apart
+from eagle_parity.engines.vllm.launch import has_endpoint_plugins
 from eagle_parity.errors import UsageError
-from eagle_parity.versions import parse_version
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-
-FIRST_SGLANG = "0.5.10"
-"""The first release whose forward batches carry request ids (``model_executor/forward_batch_info.py``, ``rids``); the
-flag itself is older."""
-_FIRST_WITH_BACKEND_FLAGS = "0.5.14"
-"""From here on ``--cuda-graph-backend-prefill``; before it ``--disable-piecewise-cuda-graph`` (``server_args.py``)."""
-FIRST_VLLM_WITH_ROUTE = "0.26.0"
-"""The first release with ``vllm.endpoint_plugins`` (``plugins/endpoint_plugins``); before it the hook is reached in
-development mode."""
 
 _AGAINST: dict[str, dict[str, str]] = {
     "sglang": {"prefix": "--disable-radix-cache", "chunk": "--chunked-prefill-size 64"},
@@ -48,10 +40,10 @@ def sglang_flags(version: str | None, spool: str, *, exported: bool = False, bes
     Raises:
         UsageError: a release whose workers don't know their requests' ids.
     """
-    if version is not None and parse_version(version) < parse_version(FIRST_SGLANG):
+    if version is not None and not tells_requests_apart(version):
         raise UsageError(
             f"sglang {version}: its forward batches carry no request ids, so rows can't be told apart; capture needs"
-            f" {FIRST_SGLANG} or newer"
+            f" {FIRST_WITH_REQUEST_IDS} or newer"
         )
     hook = {
         "name": "eagle-parity",
@@ -59,25 +51,21 @@ def sglang_flags(version: str | None, spool: str, *, exported: bool = False, bes
         "hook_factory": EXPORTED_HOOK if exported else HOOK_FACTORY,
         "config": {"spool": spool, **({"beside": list(beside)} if beside else {})},
     }
-    return ["--forward-hooks", json.dumps([hook], separators=(",", ":")), *sglang_graph_flags(version)]
-
-
-def sglang_graph_flags(version: str | None) -> list[str]:
-    """Flags that keep a prompt's forward out of graphs, whose replay calls no hook."""
-    old = version is not None and parse_version(version) < parse_version(_FIRST_WITH_BACKEND_FLAGS)
-    return ["--disable-piecewise-cuda-graph"] if old else ["--cuda-graph-backend-prefill", "disabled"]
+    return ["--forward-hooks", json.dumps([hook], separators=(",", ":")), *graph_flags(version)]
 
 
 def vllm_environment(version: str | None, spool: str) -> dict[str, str]:
     """The environment of a vLLM server; the package itself has to be installed beside vLLM.
 
+    Where no plugin can add a route, the hook is reached in development mode.
+
     Args:
         version: of vLLM; None for the newest.
         spool: where the hook writes, as the server sees it.
     """
-    if version is not None and parse_version(version) < parse_version(FIRST_VLLM_WITH_ROUTE):
-        return {"VLLM_SERVER_DEV_MODE": "1", SPOOL_ENV: spool}
-    return {"VLLM_PLUGINS": PLUGIN, SPOOL_ENV: spool}
+    if has_endpoint_plugins(version):
+        return {"VLLM_PLUGINS": PLUGIN, SPOOL_ENV: spool}
+    return {"VLLM_SERVER_DEV_MODE": "1", SPOOL_ENV: spool}
 
 
 def flags_against(engine: str, problem: Literal["prefix", "chunk"]) -> str:

@@ -11,30 +11,26 @@ import json
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from eagle_parity.capture.launching import sglang_flags, sglang_graph_flags, vllm_environment
+from eagle_parity.capture.launching import sglang_flags, vllm_environment
 from eagle_parity.capture.sglang import BESIDE_ENV, LAYER_IDS_ENV
 from eagle_parity.capture.spool import SPOOL_ENV
 from eagle_parity.capture.vllm import EXTRACT
-from eagle_parity.engines.class_rules import readable_ids
 from eagle_parity.engines.extraction import Extraction, extract
+from eagle_parity.engines.launch_rules import Way
 from eagle_parity.engines.resolved import resolve_engine
+from eagle_parity.engines.sglang.launch import FIRST_WITH_MODE, FIRST_WITH_PLUGINS, graph_flags
 from eagle_parity.errors import UsageError
 from eagle_parity.targets import refuse_beyond
-from eagle_parity.versions import parse_version
 from eagle_parity.wiring import EMBEDDING, POST_NORM, format_boundaries
 
 if TYPE_CHECKING:
-    from collections.abc import Container, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
     from eagle_parity.capture.format import Manifest
     from eagle_parity.engines.engine import EngineName
+    from eagle_parity.engines.rules import Engine
     from eagle_parity.targets import Target
     from eagle_parity.wiring import Boundary
-
-FIRST_SGLANG_WITH_MODE = "0.5.23"
-"""The first release with ``--enable-return-aux-hidden-states`` (``arg_groups/validation_hook.py``)."""
-FIRST_SGLANG_WITH_PLUGINS = "0.5.11"
-"""The first release with the group ``sglang.srt.plugins``; its hook alone gets at the target before it is used."""
 
 
 @dataclass(frozen=True)
@@ -87,8 +83,8 @@ def reference_launch(
         )
     refuse_beyond(wanted or (), target, option="--boundaries")
     numbers = [b for b in wanted if isinstance(b, int)] if wanted is not None else list(range(target.num_layers + 1))
-    accepted = _accepted(name.engine, version, target, exported=exported)
-    found = extract(resolved.engine, name, version, target, numbers, accepted=accepted)
+    way = _way(resolved.engine, version, exported=exported)
+    found = extract(resolved.engine, name, version, target, numbers)
     if not isinstance(found, Extraction):
         raise UsageError(f"--boundaries: no reference of this target from {name}: {found.reason}")
     values = (len(numbers) + 1) * target.hidden_size
@@ -99,7 +95,7 @@ def reference_launch(
     notes = (size, *(f"A known defect of this release: {defect}." for defect in found.defects))
     if name.engine == "vllm":
         return _vllm(target, found, vllm_environment(version, spool), notes)
-    return _sglang(version, target, found, spool, notes, exported=exported)
+    return _sglang(version, target, found, spool, notes, way=way, exported=exported)
 
 
 def missing_boundaries(manifest: Manifest, asked: Sequence[Boundary] | None) -> str | None:
@@ -126,27 +122,24 @@ def missing_boundaries(manifest: Manifest, asked: Sequence[Boundary] | None) -> 
     )
 
 
-def _accepted(engine: str, version: str, target: Target, *, exported: bool) -> Container[int]:
-    """The ids that a launch takes."""
-    if engine != "sglang":
-        return readable_ids(target.num_layers)
-    if parse_version(version) >= parse_version(FIRST_SGLANG_WITH_MODE):
-        return range(target.num_layers)
-    if parse_version(version) < parse_version(FIRST_SGLANG_WITH_PLUGINS):
+def _way(engine: Engine, version: str, *, exported: bool) -> Way:
+    """What gives the target its list."""
+    rule = engine.extraction(version)
+    if rule is None:
         raise UsageError(
-            f"sglang {version} captures for a draft alone and has no plugins (0.5.11 and newer) by which a list could"
-            " be given to it; record the reference with another release"
+            f"{engine.name} {version} captures for a draft alone and has no plugins ({FIRST_WITH_PLUGINS} and newer) by"
+            " which a list could be given to it; record the reference with another release"
         )
-    if exported:
+    if exported and rule.way is Way.PLUGIN:
         raise UsageError(
-            f"sglang {version}: a reference needs the plugin, so the package installed beside SGLang; a hook in one"
-            f" file does from {FIRST_SGLANG_WITH_MODE} on"
+            f"{engine.name} {version}: a reference needs the plugin, so the package installed beside SGLang; a hook in"
+            f" one file does from {FIRST_WITH_MODE} on"
         )
-    return readable_ids(target.num_layers)
+    return rule.way
 
 
 def _sglang(
-    version: str, target: Target, found: Extraction, spool: str, notes: tuple[str, ...], *, exported: bool
+    version: str, target: Target, found: Extraction, spool: str, notes: tuple[str, ...], *, way: Way, exported: bool
 ) -> ReferenceLaunch:
     ends = {EMBEDDING, target.num_layers}
     beside = tuple(boundary for boundary in found.missing if boundary in ends)
@@ -157,7 +150,7 @@ def _sglang(
         places = {EMBEDDING: "the first layer's input", target.num_layers: "the residual at the final norm"}
         taken = " and ".join(f"boundary {boundary} is {places[boundary]}" for boundary in beside)
         notes = (f"No id gives {format_boundaries(beside)}: the hook records that beside, {taken}.", *notes)
-    if parse_version(version) >= parse_version(FIRST_SGLANG_WITH_MODE):
+    if way is Way.OPTION:
         flags = [
             *sglang_flags(version, spool, exported=exported, beside=beside),
             "--enable-return-aux-hidden-states",
@@ -172,7 +165,7 @@ def _sglang(
     if beside:
         environment[BESIDE_ENV] = _joined(beside)
     notes = ("Install eagle-parity beside SGLang, and start the server without any --speculative option.", *notes)
-    return ReferenceLaunch(tuple(sglang_graph_flags(version)), environment, records, missing, notes)
+    return ReferenceLaunch(tuple(graph_flags(version)), environment, records, missing, notes)
 
 
 def _vllm(target: Target, found: Extraction, environment: Mapping[str, str], notes: tuple[str, ...]) -> ReferenceLaunch:

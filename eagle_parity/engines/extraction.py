@@ -1,11 +1,7 @@
 """Which id list makes a target without a draft hand over given boundaries: a reference that the engine itself records.
 
 Both engines run such a list through the target class's own setter, as they do with a draft's: the rules are the same.
-
-- SGLang (0.5.23, ``arg_groups/validation_hook.py:694``): ``--return-aux-hidden-state-layer-ids``, which takes no id
-  below 0, none of N or more and none twice.
-- vLLM (0.25.0 to 0.32.0): the method ``extract_hidden_states``, whose list stands at the top level of its config and is
-  read as that of any draft.
+What gives the list to the target, and which ids it takes, is each engine's ``extractions``.
 """
 
 from __future__ import annotations
@@ -49,7 +45,7 @@ class Extraction(msgspec.Struct, frozen=True):
 
 
 def extract(
-    engine: Engine, name: EngineName, version: str, target: Target, wanted: Sequence[int], *, accepted: Container[int]
+    engine: Engine, name: EngineName, version: str, target: Target, wanted: Sequence[int]
 ) -> Extraction | Unjudged:
     """The list that gives the most of the wanted boundaries and nothing else.
 
@@ -59,11 +55,14 @@ def extract(
         version: whose rules apply.
         target: the target.
         wanted: boundaries of it, in any order.
-        accepted: the ids that the launch option takes.
 
     Returns:
         The list; or why there is none.
     """
+    way = engine.extraction(version)
+    if way is None:
+        return Unjudged(f"{engine.title} {version} captures for a draft alone")
+    accepted = way.accepted(target.num_layers)
     found: list[Extraction] = []
     for variant in variants_of(engine, name, version):
         rule = find_class(engine, target, version, variant)

@@ -16,6 +16,7 @@ from eagle_parity.engines.class_rules import ClassRule, LaunchDefect, NoRule, No
 from eagle_parity.engines.draft_rules import BufferRule, DraftSeen, KeyRule, SpellingRule, WidthRule
 from eagle_parity.engines.engine import EngineOption
 from eagle_parity.engines.failures import Timing
+from eagle_parity.engines.launch_rules import ExtractionRule
 from eagle_parity.engines.ranges import in_force
 from eagle_parity.engines.vocab_map import VocabMapRule
 from eagle_parity.targets import Target
@@ -70,6 +71,7 @@ class Engine(msgspec.Struct, frozen=True, kw_only=True):
         width_rules: how draft classes size fc, for the docs.
         buffer_rules: how the engine sizes the buffers of its CUDA graphs, for the docs.
         vocab_maps: what it makes of a draft's map to the target's vocabulary.
+        extractions: what makes a target without a draft hand over states.
         launch_defects: faults of a way of launching it.
         unasked: whether a command that is given no engine answers for this one too.
         see_draft: a draft and a version and options to what the engine sees of it.
@@ -95,6 +97,7 @@ class Engine(msgspec.Struct, frozen=True, kw_only=True):
     spellings: tuple[SpellingRule, ...]
     buffer_rules: tuple[BufferRule, ...] = ()
     vocab_maps: tuple[VocabMapRule, ...] = ()
+    extractions: tuple[ExtractionRule, ...] = ()
     launch_defects: tuple[LaunchDefect, ...] = ()
     unasked: bool = True
     no_rule: tuple[NoRule, ...] = ()
@@ -115,6 +118,10 @@ class Engine(msgspec.Struct, frozen=True, kw_only=True):
     def vocab_map(self, version: str) -> VocabMapRule | None:
         """What it makes of a draft's vocabulary map; None where that wasn't read in this version."""
         return in_force(self.vocab_maps, version)
+
+    def extraction(self, version: str) -> ExtractionRule | None:
+        """What makes a target without a draft hand over states; None where nothing is known to."""
+        return in_force(self.extractions, version)
 
     def id_key(self, version: str) -> str | None:
         """The one place for a list that every stock launch reads; None where that wasn't read in this version."""

@@ -102,6 +102,17 @@ def engine_tables() -> dict[str, Any]:
             for engine in ENGINES
             for rule in engine.vocab_maps
         ],
+        "extractions": [
+            {
+                "engine": engine.name,
+                "versions": _span(rule.first, rule.last),
+                "list_given_by": rule.way.value,
+                "ids": "0 to N-1" if rule.layers_only else "those that a setter reads",
+                "source": rule.source,
+            }
+            for engine in ENGINES
+            for rule in engine.extractions
+        ],
         "written": [
             {
                 "engine": engine.name,

@@ -6,7 +6,6 @@ import pytest
 from config_cases import target_of
 
 from eagle_parity.engines import parse_engine
-from eagle_parity.engines.class_rules import readable_ids
 from eagle_parity.engines.extraction import Extraction, extract
 from eagle_parity.engines.resolved import resolve_engine
 from eagle_parity.engines.serving import Unjudged
@@ -22,9 +21,8 @@ LLAMA, DEEPSEEK, GPT_OSS, GEMMA3 = "LlamaForCausalLM", "DeepseekV3ForCausalLM", 
 def extracted(engine: str, architecture: str, wanted: Sequence[int] = ALL) -> Extraction | Unjudged:
     resolved = resolve_engine(parse_engine(engine), assume_nearest=False)
     assert resolved.version is not None
-    accepted = range(LAYERS) if engine == "sglang@0.5.23" else readable_ids(LAYERS)
     target = target_of(architecture, num_layers=LAYERS)
-    return extract(resolved.engine, resolved.name, resolved.version, target, wanted, accepted=accepted)
+    return extract(resolved.engine, resolved.name, resolved.version, target, wanted)
 
 
 @pytest.mark.parametrize(
@@ -73,6 +71,12 @@ def test_an_unknown_class_and_one_that_is_refused() -> None:
     assert isinstance(refused, Unjudged)
     assert "no rule" in unknown.reason
     assert "EAGLE3 interface" in refused.reason
+
+
+def test_a_release_without_any_way_to_be_asked_gives_none() -> None:
+    found = extracted("sglang@0.5.10", LLAMA)
+    assert isinstance(found, Unjudged)
+    assert "for a draft alone" in found.reason
 
 
 def test_no_list_gives_what_no_id_reaches() -> None:

@@ -11,13 +11,14 @@ def test_tables_are_json_and_every_rule_has_versions_and_a_source() -> None:
     tables = engine_tables()
     msgspec.json.encode(tables)
     assert {row["engine"] for row in tables["classes"]} == {"sglang", "vllm", "tensorrt-llm"}
-    for kind in ("classes", "refused", "unruled", "wrappers", "defects"):
+    for kind in ("classes", "refused", "unruled", "wrappers", "defects", "vocab_maps"):
         assert tables[kind], kind
         for row in tables[kind]:
             assert row["versions"]
             assert re.search(r"\w+\.py", row["source"]), row
     for kind in ("keys", "widths", "buffers"):
         assert all(re.search(_PLACE, row["source"]) and row["versions"] for row in tables[kind])
+    assert all(row["source"] and row["versions"] for row in tables["extractions"])
 
 
 _PLACE = r"\w+\.py:(\d+|[A-Z]\w+)"

@@ -31,6 +31,7 @@ from eagle_parity.engines.sglang.exaone import EXAONE_CLASSES
 from eagle_parity.engines.sglang.gemma import GEMMA_CLASSES
 from eagle_parity.engines.sglang.glm import GLM_CLASSES
 from eagle_parity.engines.sglang.gpt_oss import GPT_OSS_CLASSES
+from eagle_parity.engines.sglang.launch import EXTRACTIONS
 from eagle_parity.engines.sglang.llama import LLAMA_CLASSES
 from eagle_parity.engines.sglang.longcat import LONGCAT_CLASSES
 from eagle_parity.engines.sglang.minimax import MINIMAX_CLASSES
@@ -116,6 +117,7 @@ SGLANG = Engine(
     width_rules=(*LLAMA_WIDTHS, *DEEPSEEK_WIDTHS),
     buffer_rules=BUFFERS,
     vocab_maps=(VOCAB_MAPS,),
+    extractions=EXTRACTIONS,
     launch_defects=(LaunchDefect(PIPELINE_LAST_STAGE, "0.5.8", "0.5.23"),),
     see_draft=see_draft,
     adapt=adapt,

@@ -17,6 +17,7 @@ from eagle_parity.engines.vllm.defects import PIPELINE_LOST
 from eagle_parity.engines.vllm.drafts import DEEPSEEK_WIDTH, LLAMA_WIDTH, QWEN3_WIDTH, VOCAB_MAPS, see_draft
 from eagle_parity.engines.vllm.keys import KEYS, SPELLINGS, TIMINGS
 from eagle_parity.engines.vllm.kimi import KIMI, KIMI_CLASSES, kimi_platforms
+from eagle_parity.engines.vllm.launch import EXTRACTIONS
 from eagle_parity.engines.vllm.native_classes import NATIVE_CLASSES
 from eagle_parity.engines.vllm.options import CPU, CUDA, IMPL, PLATFORM, ROCM, RUNNER
 from eagle_parity.engines.vllm.refused import NO_SETTER
@@ -107,6 +108,7 @@ VLLM = Engine(
     text_classes=TEXT_CLASSES,
     width_rules=(LLAMA_WIDTH, QWEN3_WIDTH, DEEPSEEK_WIDTH),
     vocab_maps=VOCAB_MAPS,
+    extractions=EXTRACTIONS,
     launch_defects=(
         LaunchDefect(PIPELINE_LOST, "0.25.0", "0.28.0"),
         *(

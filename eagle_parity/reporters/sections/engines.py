@@ -22,6 +22,7 @@ _TITLES = {
     "buffers": "How many slots the buffers of CUDA graphs are made for",
     "vocab_maps": "What becomes of the map to the target's vocabulary",
     "written": "How a list is written, best first",
+    "extractions": "What makes a target without a draft hand over states",
     "defects": "Known defects",
     "references": "References: what an index of their hidden states means",
     "trainers": "Trainers: what the ids of their drafts mean",
