@@ -24,7 +24,7 @@ import httpx
 
 from eagle_parity.capture.servers.sglang import SglangServer
 from eagle_parity.capture.servers.vllm import VllmServer
-from eagle_parity.capture.spool import new_session, request_id
+from eagle_parity.capture.spool.request_ids import new_session, request_id
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

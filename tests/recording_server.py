@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from eagle_parity.capture.servers.server import Counters, Generation, NoAnswerError
-from eagle_parity.capture.spool import Spool, make_spool
+from eagle_parity.capture.spool.folder import make_spool
+from eagle_parity.capture.spool.worker import Spool
 from eagle_parity.errors import InputError
 
 if TYPE_CHECKING:

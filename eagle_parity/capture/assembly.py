@@ -15,7 +15,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from eagle_parity.capture.rank_record import RankRecord, read_record
-from eagle_parity.capture.spool import BOUNDARY_KEY, PART_NAME, PER_TOKEN, RECORD_NAME
+from eagle_parity.capture.spool.files import BOUNDARY_KEY, PART_NAME, PER_TOKEN, RECORD_NAME
 from eagle_parity.errors import InputError
 from eagle_parity.quoting import one_line
 from eagle_parity.wiring import EMBEDDING

@@ -9,9 +9,9 @@ from importlib import resources
 from typing import TYPE_CHECKING, Literal
 
 from eagle_parity.capture.servers.sglang import EXPORTED_HOOK, HOOK_FACTORY
-from eagle_parity.capture.sglang import FINAL_NORMS, TARGET_MODULES
-from eagle_parity.capture.spool import SPOOL_ENV
-from eagle_parity.capture.vllm import PLUGIN
+from eagle_parity.capture.sglang.modules import FINAL_NORMS, TARGET_MODULES
+from eagle_parity.capture.spool.folder import SPOOL_ENV
+from eagle_parity.capture.vllm.endpoint import PLUGIN
 from eagle_parity.engines.sglang.launch import FIRST_WITH_REQUEST_IDS, graph_flags, tells_requests_apart
 from eagle_parity.engines.vllm.launch import has_endpoint_plugins
 from eagle_parity.errors import UsageError
@@ -24,7 +24,25 @@ _AGAINST: dict[str, dict[str, str]] = {
     "vllm": {"prefix": "--no-enable-prefix-caching", "chunk": "--max-num-batched-tokens 64"},
 }
 
-_SGLANG_MODULES = ("spool", "worker_facts", "sglang")
+SGLANG_HOOK_MODULES = (
+    "hook_log",
+    "worker_facts",
+    "spool.request_ids",
+    "spool.files",
+    "spool.folder",
+    "spool.limits",
+    "spool.rows",
+    "spool.session",
+    "spool.worker",
+    "sglang.modules",
+    "sglang.forward",
+    "sglang.facts",
+    "sglang.beside",
+    "sglang.tap",
+    "sglang.loading",
+)
+"""What the exported hook is made of, each behind what it imports. They share one namespace there: no two of them may
+give a name to different things, and none may import a module of this package as a whole."""
 EXPORTED_NAME = EXPORTED_HOOK.partition(":")[0] + ".py"
 
 
@@ -89,7 +107,8 @@ def exported_sglang_hook() -> str:
     It is the package's own source: the modules one after the other, without what they import from each other.
     """
     package = resources.files("eagle_parity.capture")
-    bodies = [_without_own_imports((package / f"{name}.py").read_text("utf-8")) for name in _SGLANG_MODULES]
+    sources = [package.joinpath(*f"{name.replace('.', '/')}.py".split("/")) for name in SGLANG_HOOK_MODULES]
+    bodies = [_without_own_imports(source.read_text("utf-8")) for source in sources]
     return (
         '"""The capture hook of eagle-parity for SGLang, written by `eagle-parity capture sglang --export-hook`.\n\n'
         f"Put it where Python finds it (PYTHONPATH) under the name {EXPORTED_NAME}.\n"
@@ -98,11 +117,18 @@ def exported_sglang_hook() -> str:
 
 
 def _without_own_imports(source: str) -> str:
-    """The source without its docstring, its ``__future__`` line and its imports from this package."""
+    """The source without its docstring, its ``__future__`` line, its imports from this package and for types alone."""
     tree = ast.parse(source)
     dropped: set[int] = set()
     for node in ast.walk(tree):
-        if isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[0] in {"__future__", "eagle_parity"}:
+        if isinstance(node, ast.ImportFrom):
+            own = (node.module or "").split(".")[0] in {"__future__", "eagle_parity"}
+        elif isinstance(node, ast.If):
+            # Annotations are strings there as here, and a block of nothing but own imports would be left empty.
+            own = isinstance(node.test, ast.Name) and node.test.id == "TYPE_CHECKING"
+        else:
+            continue
+        if own:
             dropped |= set(range(node.lineno, (node.end_lineno or node.lineno) + 1))
     if ast.get_docstring(tree) is not None:
         first = tree.body[0]

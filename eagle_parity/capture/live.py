@@ -17,7 +17,7 @@ from eagle_parity.capture.assembly import SessionParts
 from eagle_parity.capture.format import GENERATE, Manifest, check_output
 from eagle_parity.capture.recorded import write_recording
 from eagle_parity.capture.sending import REQUESTS_NAME, Sent, read_sent, send_sequences
-from eagle_parity.capture.spool import DISK_FULL, lacks_room
+from eagle_parity.capture.spool.limits import DISK_FULL, lacks_room
 from eagle_parity.errors import InputError
 
 if TYPE_CHECKING:

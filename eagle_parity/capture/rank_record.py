@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 import msgspec
 
 from eagle_parity.capture.format import MAX_HIDDEN_SIZE
-from eagle_parity.capture.spool import SPOOL_VERSION
+from eagle_parity.capture.spool.files import SPOOL_VERSION
 from eagle_parity.errors import InputError
 from eagle_parity.input_files import read_bounded
 from eagle_parity.quoting import one_line, plain
@@ -78,7 +78,7 @@ class RankRecord:
 
     Attributes:
         rank: its name.
-        content: the record, JSON values; ``eagle_parity.capture.spool.rank_record`` has the keys.
+        content: the record, JSON values; ``eagle_parity.capture.spool.session`` has the keys.
         unreadable: parts of this rank that can't be read, with the reason.
     """
 

@@ -23,8 +23,8 @@ from eagle_parity.capture.format import (
     write_manifest,
 )
 from eagle_parity.capture.launching import flags_against
-from eagle_parity.capture.spool import DISK_FULL, lacks_room
-from eagle_parity.capture.vllm import EXTRACT
+from eagle_parity.capture.spool.limits import DISK_FULL, lacks_room
+from eagle_parity.capture.vllm.live_objects import EXTRACT
 from eagle_parity.engines import parse_engine
 from eagle_parity.engines.engine import EngineName
 from eagle_parity.engines.live_layers import live_boundaries, options_of

@@ -12,9 +12,9 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from eagle_parity.capture.launching import sglang_flags, vllm_environment
-from eagle_parity.capture.sglang import BESIDE_ENV, LAYER_IDS_ENV
-from eagle_parity.capture.spool import SPOOL_ENV
-from eagle_parity.capture.vllm import EXTRACT
+from eagle_parity.capture.sglang.loading import BESIDE_ENV, LAYER_IDS_ENV
+from eagle_parity.capture.spool.folder import SPOOL_ENV
+from eagle_parity.capture.vllm.live_objects import EXTRACT
 from eagle_parity.engines.extraction import Extraction, extract
 from eagle_parity.engines.launch_rules import Way
 from eagle_parity.engines.resolved import resolve_engine

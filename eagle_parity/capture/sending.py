@@ -13,7 +13,7 @@ import msgspec
 from eagle_parity.capture.format import GENERATE, MAX_MANIFEST_BYTES, Acceptance
 from eagle_parity.capture.prompts import SkippedSequence, TokenSequence
 from eagle_parity.capture.servers.server import NoAnswerError
-from eagle_parity.capture.spool import is_session, new_session, request_id
+from eagle_parity.capture.spool.request_ids import is_session, new_session, request_id
 from eagle_parity.errors import InputError, ParityError
 from eagle_parity.files import write_atomically
 from eagle_parity.input_files import read_bounded

@@ -97,6 +97,6 @@ def _print_reference(launch: ReferenceLaunch) -> int:
 
 
 def _default_folder() -> str:
-    from eagle_parity.capture.spool import default_spool
+    from eagle_parity.capture.spool.folder import default_spool
 
     return str(default_spool())

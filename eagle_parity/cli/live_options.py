@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, NamedTuple, TypeAlias
 
 import typer
 
-from eagle_parity.capture.spool import TOKEN_ENV
+from eagle_parity.capture.spool.folder import TOKEN_ENV
 from eagle_parity.errors import UsageError
 
 if TYPE_CHECKING:

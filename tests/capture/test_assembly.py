@@ -18,7 +18,10 @@ from eagle_parity.capture.assembly import (
     draft_input_state,
 )
 from eagle_parity.capture.rank_record import MAX_RECORD_BYTES
-from eagle_parity.capture.spool import Mark, Spool, is_spooled_name, new_session, read_token, request_id
+from eagle_parity.capture.spool.files import is_spooled_name
+from eagle_parity.capture.spool.folder import read_token
+from eagle_parity.capture.spool.request_ids import Mark, new_session, request_id
+from eagle_parity.capture.spool.worker import Spool
 from eagle_parity.errors import InputError
 
 if TYPE_CHECKING:
@@ -30,7 +33,7 @@ HIDDEN, SLOTS = 4, 2
 
 @pytest.fixture(autouse=True)
 def room(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("eagle_parity.capture.spool.MIN_FREE_BYTES", 0)
+    monkeypatch.setattr("eagle_parity.capture.spool.limits.MIN_FREE_BYTES", 0)
 
 
 def states(positions: torch.Tensor, value: float = 0) -> list[torch.Tensor]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ast
+import importlib.resources
 import json
 import os
 import subprocess
@@ -13,9 +15,9 @@ import torch
 from safetensors.torch import load_file
 from test_sglang_hook import Session, Target, hook, run
 
-from eagle_parity.capture import sglang
 from eagle_parity.capture.launching import (
     EXPORTED_NAME,
+    SGLANG_HOOK_MODULES,
     as_shell,
     exported_sglang_hook,
     flags_against,
@@ -23,7 +25,8 @@ from eagle_parity.capture.launching import (
     vllm_environment,
 )
 from eagle_parity.capture.servers.sglang import EXPORTED_HOOK, HOOK_FACTORY, spool_of_hook
-from eagle_parity.capture.spool import SPOOL_ENV
+from eagle_parity.capture.sglang import modules, tap
+from eagle_parity.capture.spool.folder import SPOOL_ENV
 from eagle_parity.errors import UsageError
 
 if TYPE_CHECKING:
@@ -54,7 +57,7 @@ def test_sglangs_flags_of_each_release(version: str | None, graphs: list[str], e
     (spec,) = hooks = json.loads(flags[1])
     assert str(spool_of_hook(hooks)) == "/a spool"
     assert spec["hook_factory"] == (EXPORTED_HOOK if exported else HOOK_FACTORY)
-    assert spec["target_modules"] == list(sglang.TARGET_MODULES)
+    assert spec["target_modules"] == list(modules.TARGET_MODULES)
     assert as_shell(flags).startswith("--forward-hooks '[{")
 
 
@@ -82,6 +85,61 @@ def test_vllms_environment_of_each_release(version: str | None, name: str) -> No
 def test_flags_against_what_makes_a_capture_incomplete() -> None:
     assert flags_against("sglang", "prefix") == "--disable-radix-cache"
     assert flags_against("vllm", "prefix") == "--no-enable-prefix-caching"
+
+
+def top_names(source: str) -> set[str]:
+    """What a module defines itself: imports aside."""
+    names: set[str] = set()
+    for node in ast.parse(source).body:
+        if isinstance(node, ast.FunctionDef | ast.ClassDef):
+            names.add(node.name)
+        elif isinstance(node, ast.Assign | ast.AnnAssign):
+            targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+            names |= {name.id for target in targets for name in ast.walk(target) if isinstance(name, ast.Name)}
+    return names
+
+
+def test_the_exported_modules_take_no_name_from_each_other() -> None:
+    owners: dict[str, list[str]] = {}
+    package = importlib.resources.files("eagle_parity.capture")
+    for module in SGLANG_HOOK_MODULES:
+        source = package.joinpath(f"{module.replace('.', '/')}.py").read_text("utf-8")
+        for name in top_names(source):
+            owners.setdefault(name, []).append(module)
+        # One file has no modules to import as a whole, and no other names for what it has.
+        for node in ast.walk(ast.parse(source)):
+            if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("eagle_parity"):
+                own = str(node.module).removeprefix("eagle_parity.capture.")
+                assert own in SGLANG_HOOK_MODULES
+                assert not [alias.name for alias in node.names if alias.asname]
+    assert not {name: modules for name, modules in owners.items() if len(modules) > 1}
+
+
+def test_the_exported_hook_imports_alone(tmp_path: Path) -> None:
+    """With torch and safetensors, in an empty folder, without the environment's and the user's own paths."""
+    (tmp_path / EXPORTED_NAME).write_text(exported_sglang_hook())
+    program = f"""
+import importlib.abc, sys
+
+class Blocked(importlib.abc.MetaPathFinder):
+    def find_spec(self, name, path=None, target=None):
+        if name.partition(".")[0] in {{"eagle_parity", "msgspec", "httpx", "yaml", "typer", "transformers", "sglang"}}:
+            raise ImportError(name)
+
+sys.meta_path.insert(0, Blocked())
+sys.path.insert(0, {str(tmp_path)!r})
+import {EXPORTED_NAME.removesuffix(".py")} as hook
+assert "torch" not in sys.modules
+assert callable(hook.factory({{"spool": {str(tmp_path / "spool")!r}}}))
+"""
+    empty = tmp_path / "empty"
+    empty.mkdir()
+    ran = subprocess.run(
+        [sys.executable, "-I", "-W", "error", "-c", program], capture_output=True, text=True, check=False, cwd=empty
+    )
+    assert ran.returncode == 0, ran.stderr
+    assert not list(empty.iterdir())
+    assert (tmp_path / "spool" / "token").is_file()
 
 
 ONE_FILE = """
@@ -128,9 +186,9 @@ assert not [name for name in sys.modules if name.partition(".")[0] == "eagle_par
 
 
 def test_the_exported_hook_records_what_the_package_records(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("eagle_parity.capture.spool.MIN_FREE_BYTES", 0)
-    monkeypatch.setattr(sglang, "_spools", {})
-    monkeypatch.setattr(sglang, "parallel_facts", lambda: {"tp_size": 2, "tp_rank": 1})
+    monkeypatch.setattr("eagle_parity.capture.spool.limits.MIN_FREE_BYTES", 0)
+    monkeypatch.setattr(tap, "_spools", {})
+    monkeypatch.setattr(tap, "parallel_facts", lambda: {"tp_size": 2, "tp_rank": 1})
     own = Session(tmp_path / "own")
     target = Target()
     hook(target, own.spool)
@@ -183,7 +241,6 @@ class Blocked(importlib.abc.MetaPathFinder):
         raise ImportError(f"{name} is neither torch nor safetensors nor of the standard library")
 
 sys.meta_path.insert(0, Blocked())
-import eagle_parity.capture.spool
 import eagle_parity.capture.sglang
 import eagle_parity.capture.vllm
 assert "torch" not in sys.modules, "torch is imported before anything is captured"
@@ -203,11 +260,7 @@ def test_what_runs_in_a_worker_imports_torch_safetensors_and_the_standard_librar
         env=environment,
     )
     assert ran.returncode == 0, ran.stderr
-    assert set(ran.stdout.split()) == {
-        "eagle_parity",
-        "eagle_parity.capture",
-        "eagle_parity.capture.sglang",
-        "eagle_parity.capture.spool",
-        "eagle_parity.capture.vllm",
-        "eagle_parity.capture.worker_facts",
-    }
+    own = {"eagle_parity", "eagle_parity.capture", *(f"eagle_parity.capture.{name}" for name in SGLANG_HOOK_MODULES)}
+    own |= {f"eagle_parity.capture.{package}" for package in ("spool", "sglang", "vllm")}
+    names = set(ran.stdout.split())
+    assert {name for name in names if not name.startswith("eagle_parity.capture.vllm.")} == own

@@ -32,7 +32,7 @@ SEQUENCES = [TokenSequence("a", (5, 6, 7, 8, 9, 10)), TokenSequence("b", (1, 2, 
 
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("eagle_parity.capture.spool.MIN_FREE_BYTES", 0)
+    monkeypatch.setattr("eagle_parity.capture.spool.limits.MIN_FREE_BYTES", 0)
     monkeypatch.setattr(live_module, "SETTLE_SECONDS", 0.05)
     monkeypatch.setattr(live_module, "_POLL_SECONDS", 0.01)
 
@@ -403,7 +403,7 @@ def test_nothing_recorded_names_the_hooks_failure(server: RecordingServer, tmp_p
     session: list[str] = []
 
     def server_id(server: RecordingServer, number: int) -> str:
-        from eagle_parity.capture.spool import request_id
+        from eagle_parity.capture.spool.request_ids import request_id
 
         return request_id(server.token, session[0], number)
 
@@ -426,7 +426,7 @@ def test_no_rank_recorded_anything(server: RecordingServer, tmp_path: Path, monk
     server.fetch = lambda *_: tmp_path  # type: ignore[method-assign]  # an empty session
     with pytest.raises(InputError, match=r"no rank recorded anything; .*server's log"):
         record(server, tmp_path / "live")
-    monkeypatch.setattr("eagle_parity.capture.spool.MIN_FREE_BYTES", 2**62)
+    monkeypatch.setattr("eagle_parity.capture.spool.limits.MIN_FREE_BYTES", 2**62)
     with pytest.raises(InputError, match="no rank recorded anything;"):  # the disk of a copy says nothing
         record(server, tmp_path / "live")
     empty = server.spool / "empty"

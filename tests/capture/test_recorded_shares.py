@@ -11,7 +11,9 @@ import torch
 from eagle_parity.capture.assembly import SessionParts
 from eagle_parity.capture.recorded import write_recording
 from eagle_parity.capture.sending import Sent, SentRequest
-from eagle_parity.capture.spool import Spool, new_session, read_token, request_id
+from eagle_parity.capture.spool.folder import read_token
+from eagle_parity.capture.spool.request_ids import new_session, request_id
+from eagle_parity.capture.spool.worker import Spool
 from eagle_parity.errors import InputError
 
 if TYPE_CHECKING:
@@ -22,7 +24,7 @@ TOKENS, HIDDEN, RANKS = 5, 4, 2
 
 @pytest.fixture(autouse=True)
 def room(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("eagle_parity.capture.spool.MIN_FREE_BYTES", 0)
+    monkeypatch.setattr("eagle_parity.capture.spool.limits.MIN_FREE_BYTES", 0)
 
 
 def recorded(folder: Path, *, width: int, max_tokens: int = 100) -> tuple[Sent, SessionParts]:

@@ -17,7 +17,8 @@ from eagle_parity.capture.servers.connection import Connection, checked_url
 from eagle_parity.capture.servers.server import NoAnswerError
 from eagle_parity.capture.servers.sglang import HOOK_FACTORY, SglangServer, spool_of_hook
 from eagle_parity.capture.servers.vllm import VllmServer
-from eagle_parity.capture.spool import SPOOL_ENV, TOKEN_ENV, make_spool, proof
+from eagle_parity.capture.spool.folder import SPOOL_ENV, TOKEN_ENV, make_spool
+from eagle_parity.capture.vllm.endpoint import proof
 from eagle_parity.errors import InputError, UsageError
 
 if TYPE_CHECKING:

@@ -10,9 +10,10 @@ import torch
 from safetensors import safe_open
 from torch import nn
 
-from eagle_parity.capture import sglang
 from eagle_parity.capture.assembly import SessionParts
-from eagle_parity.capture.spool import make_spool, new_session, request_id
+from eagle_parity.capture.sglang import factory, loading, modules, tap
+from eagle_parity.capture.spool.folder import make_spool
+from eagle_parity.capture.spool.request_ids import new_session, request_id
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -81,15 +82,15 @@ class Target(nn.Module):
 
 @pytest.fixture
 def hooked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
-    monkeypatch.setattr(sglang, "parallel_facts", lambda: {"tp_size": 1, "tp_rank": 0})
-    monkeypatch.setattr(sglang, "_spools", {})
-    monkeypatch.setattr("eagle_parity.capture.spool.MIN_FREE_BYTES", 0)
+    monkeypatch.setattr(tap, "parallel_facts", lambda: {"tp_size": 1, "tp_rank": 0})
+    monkeypatch.setattr(tap, "_spools", {})
+    monkeypatch.setattr("eagle_parity.capture.spool.limits.MIN_FREE_BYTES", 0)
 
     def hook(beside: list[int], *, pair: bool = True) -> tuple[Target, str]:
         target = Target(pair=pair)
-        hook = sglang.factory({"spool": str(tmp_path), "beside": beside})
+        hook = factory({"spool": str(tmp_path), "beside": beside})
         for name, module in target.named_modules():
-            if name in {*sglang.TARGET_MODULES, *sglang.FINAL_NORMS}:
+            if name in {*modules.TARGET_MODULES, *modules.FINAL_NORMS}:
                 module.register_forward_hook(hook)
         return target, make_spool(tmp_path)
 
@@ -180,19 +181,19 @@ def test_the_list_goes_to_a_target_without_speculation_alone(
     monkeypatch: pytest.MonkeyPatch, draft_worker: bool, speculates: bool, asked: list[list[int]]
 ) -> None:
     got: list[list[int]] = []
-    monkeypatch.setenv(sglang.LAYER_IDS_ENV, "0,1,2")
+    monkeypatch.setenv(loading.LAYER_IDS_ENV, "0,1,2")
     runner = Runner(
         is_draft_worker=draft_worker,
         spec_algorithm=SimpleNamespace(is_none=lambda: not speculates),
         model=SimpleNamespace(set_eagle3_layers_to_capture=got.append),
     )
-    sglang._ask_for_layers(runner)
+    loading._ask_for_layers(runner)
     assert got == asked
 
 
 def test_a_class_without_a_setter_and_an_empty_environment_are_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     runner = Runner(spec_algorithm=SimpleNamespace(is_none=lambda: True), model=SimpleNamespace())
-    monkeypatch.delenv(sglang.LAYER_IDS_ENV, raising=False)
-    sglang._ask_for_layers(runner)
-    monkeypatch.setenv(sglang.LAYER_IDS_ENV, "0")
-    sglang._ask_for_layers(runner)
+    monkeypatch.delenv(loading.LAYER_IDS_ENV, raising=False)
+    loading._ask_for_layers(runner)
+    monkeypatch.setenv(loading.LAYER_IDS_ENV, "0")
+    loading._ask_for_layers(runner)

@@ -12,9 +12,10 @@ import torch
 from safetensors import safe_open
 from torch import nn
 
-from eagle_parity.capture import sglang
 from eagle_parity.capture.assembly import AssembledRank, Incomplete, SessionParts, draft_input_state
-from eagle_parity.capture.spool import SPOOL_ENV, new_session, read_token, request_id
+from eagle_parity.capture.sglang import factory, facts, modules, register, tap
+from eagle_parity.capture.spool.folder import SPOOL_ENV, read_token
+from eagle_parity.capture.spool.request_ids import new_session, request_id
 from eagle_parity.capture.worker_facts import rank_name
 
 if TYPE_CHECKING:
@@ -136,15 +137,15 @@ def worker(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setitem(sys.modules, name, ModuleType(name))
     for module in (state, attention, arguments):
         monkeypatch.setitem(sys.modules, module.__name__, module)
-    monkeypatch.setattr(sglang, "_spools", {})
-    monkeypatch.setattr("eagle_parity.capture.spool.MIN_FREE_BYTES", 0)
+    monkeypatch.setattr(tap, "_spools", {})
+    monkeypatch.setattr("eagle_parity.capture.spool.limits.MIN_FREE_BYTES", 0)
 
 
 def hook(model: nn.Module, spool: Path, **config: Any) -> list[Any]:
     """As ``register_forward_hooks`` does it (``model_executor/hook_manager.py``)."""
-    made = sglang.factory({"spool": str(spool), **config})
+    made = factory({"spool": str(spool), **config})
     return [
-        module.register_forward_hook(made) for name, module in model.named_modules() if name in sglang.TARGET_MODULES
+        module.register_forward_hook(made) for name, module in model.named_modules() if name in modules.TARGET_MODULES
     ]
 
 
@@ -290,8 +291,8 @@ def test_flags_of_layers_are_read() -> None:
     vars(model)["layers_to_capture"] = None  # some classes have it so
     for index in (0, 2):
         vars(model.layers[index])["_is_layer_to_capture"] = True
-    assert sglang.layer_set(model) == {"flags": [0, 2]}
-    assert sglang.layer_set(SimpleNamespace()) is None
+    assert facts.layer_set(model) == {"flags": [0, 2]}
+    assert facts.layer_set(SimpleNamespace()) is None
 
 
 def test_no_states_are_a_failure_that_is_told(session: Session) -> None:
@@ -341,14 +342,14 @@ def test_nothing_reaches_the_engine(session: Session, monkeypatch: pytest.Monkey
     def broken(*_: object, **__: object) -> None:
         raise MemoryError("none left")
 
-    monkeypatch.setattr("eagle_parity.capture.spool._rows", broken)
+    monkeypatch.setattr("eagle_parity.capture.spool.session.copied_rows", broken)
     states, _ = run(target, [(session.rid(0), 0, 3)])
     assert states.shape == (3, 3 * HIDDEN)
     assert session.content["failures"] == ["MemoryError: none left"]
 
 
 def test_ranks_that_can_t_be_read_are_told_to_who_asked(session: Session, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sglang, "parallel_facts", lambda: 1 / 0)
+    monkeypatch.setattr(tap, "parallel_facts", lambda: 1 / 0)
     target = Target()
     hook(target, session.spool)
     run(target, [("other", 0, 3)])
@@ -371,7 +372,7 @@ def test_a_config_that_can_t_be_used_is_no_error(
 ) -> None:
     monkeypatch.delenv(SPOOL_ENV, raising=False)
     monkeypatch.chdir(tmp_path)
-    assert sglang.factory(config)(nn.Identity(), (), None) is None
+    assert factory(config)(nn.Identity(), (), None) is None
 
 
 def test_two_hooks_of_one_server_record_once(session: Session) -> None:
@@ -383,7 +384,7 @@ def test_two_hooks_of_one_server_record_once(session: Session) -> None:
 
 
 def test_the_token_is_there_before_any_request(session: Session) -> None:
-    sglang.factory({"spool": str(session.spool)})
+    factory({"spool": str(session.spool)})
     assert read_token(session.spool)
 
 
@@ -419,7 +420,7 @@ def test_replicas_have_names_of_their_own(
     vars(titles)["getproctitle"] = lambda: title
     monkeypatch.setitem(sys.modules, module.__name__, module)
     monkeypatch.setitem(sys.modules, "setproctitle", titles)
-    found = sglang.parallel_facts()
+    found = facts.parallel_facts()
     assert parallel.items() <= found.items()
     assert rank_name(found) == name
 
@@ -429,7 +430,7 @@ def test_a_replica_that_can_t_be_told_is_refused(monkeypatch: pytest.MonkeyPatch
     vars(arguments)["get_global_server_args"] = lambda: SimpleNamespace(dp_size=2)
     monkeypatch.setitem(sys.modules, "setproctitle", None)
     with pytest.raises(RuntimeError, match="several replicas"):
-        sglang.parallel_facts()
+        facts.parallel_facts()
 
 
 def test_the_plugin_hooks_what_is_loaded(session: Session, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -441,13 +442,13 @@ def test_the_plugin_hooks_what_is_loaded(session: Session, monkeypatch: pytest.M
     )
     monkeypatch.setitem(sys.modules, registry.__name__, registry)
     monkeypatch.delenv(SPOOL_ENV, raising=False)
-    sglang.register()
+    register()
     assert registered == {}
     monkeypatch.setenv(SPOOL_ENV, str(session.spool))
-    sglang.register()
+    register()
     ((target_name, (after_load, kind)),) = registered.items()
     monkeypatch.setitem(sys.modules, registry.__name__, None)
-    sglang.register()  # a release without plugins: told in the log
+    register()  # a release without plugins: told in the log
     assert target_name == "sglang.srt.model_executor.model_runner.ModelRunner.load_model"
     assert kind == "after"
     target = Target()

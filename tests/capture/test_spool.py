@@ -19,27 +19,19 @@ import pytest
 import torch
 from safetensors import safe_open
 
-from eagle_parity.capture import spool as spool_module
-from eagle_parity.capture.spool import (
-    MAX_FAILURES,
-    MAX_SESSIONS,
-    Mark,
-    Spool,
-    default_spool,
-    is_session,
-    make_spool,
-    new_session,
-    proof,
-    read_token,
-    request_id,
-)
+from eagle_parity.capture.spool import limits
+from eagle_parity.capture.spool.folder import SPOOL_ENV, default_spool, make_spool, read_token
+from eagle_parity.capture.spool.request_ids import Mark, is_session, new_session, request_id
+from eagle_parity.capture.spool.session import MAX_FAILURES
+from eagle_parity.capture.spool.worker import MAX_SESSIONS, Spool
+from eagle_parity.capture.vllm.endpoint import proof
 
 HIDDEN = 4
 
 
 @pytest.fixture(autouse=True)
 def room(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(spool_module, "MIN_FREE_BYTES", 0)  # the machine's own disk is no subject of these tests
+    monkeypatch.setattr(limits, "MIN_FREE_BYTES", 0)  # the machine's own disk is no subject of these tests
 
 
 def rows(count: int, start: int = 0) -> dict[str, torch.Tensor]:
@@ -141,9 +133,9 @@ def test_a_pipe_in_the_tokens_place_holds_nobody_up(tmp_path: Path) -> None:
 
 
 def test_the_default_is_of_this_user_alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv(spool_module.SPOOL_ENV, raising=False)
+    monkeypatch.delenv(SPOOL_ENV, raising=False)
     assert default_spool().name.endswith(str(os.getuid()))
-    monkeypatch.setenv(spool_module.SPOOL_ENV, "/somewhere")
+    monkeypatch.setenv(SPOOL_ENV, "/somewhere")
     assert default_spool() == Path("/somewhere")
 
 
@@ -249,7 +241,7 @@ def test_a_disk_without_room_is_told_before_it_is_full(tmp_path: Path, monkeypat
     session = new_session()
     marks = marked(spool, session, 0)
     usage = shutil.disk_usage(tmp_path)
-    monkeypatch.setattr(spool_module, "MIN_FREE_BYTES", usage.free * 2)
+    monkeypatch.setattr(limits, "MIN_FREE_BYTES", usage.free * 2)
     spool.write("aux", rows(3), marks, [slice(0, 3)], mode="EXTEND")
     assert "GiB free" in record_of(spool.folder, session)["limit"]
     assert list((spool.folder / session).glob("*.safetensors")) == []
@@ -344,12 +336,12 @@ def test_what_went_wrong_before_a_restart_stays_told(tmp_path: Path) -> None:
 
 
 def test_the_limit_is_the_configs_or_the_environments(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert spool_module.stated_max_tokens() == spool_module.DEFAULT_MAX_TOKENS
-    monkeypatch.setenv(spool_module.MAX_TOKENS_ENV, "70")
-    assert (spool_module.stated_max_tokens(), spool_module.stated_max_tokens(7)) == (70, 7)
+    assert limits.stated_max_tokens() == limits.DEFAULT_MAX_TOKENS
+    monkeypatch.setenv(limits.MAX_TOKENS_ENV, "70")
+    assert (limits.stated_max_tokens(), limits.stated_max_tokens(7)) == (70, 7)
     for stated in ("many", -1, [3], True):
         with pytest.raises(ValueError, match="not a number of rows"):
-            spool_module.stated_max_tokens(stated)
+            limits.stated_max_tokens(stated)
 
 
 def test_sessions_are_bounded(tmp_path: Path) -> None:
@@ -364,10 +356,10 @@ def test_a_killed_process_leaves_no_half_file(tmp_path: Path) -> None:
     """SIGKILL at any moment of the writing: each file that has its name is whole."""
     program = """
 import sys, torch
-from eagle_parity.capture import spool as module
-module.MIN_FREE_BYTES = 0
-spool = module.Spool(sys.argv[1], "tp0", max_tokens=10**9)
-marks = spool.marks([module.request_id(module.read_token(sys.argv[1]), sys.argv[2], 0)])
+from eagle_parity.capture.spool import folder, limits, request_ids, worker
+limits.MIN_FREE_BYTES = 0
+spool = worker.Spool(sys.argv[1], "tp0", max_tokens=10**9)
+marks = spool.marks([request_ids.request_id(folder.read_token(sys.argv[1]), sys.argv[2], 0)])
 states = torch.ones(4096, 256)
 while True:
     tensors = {"token_ids": torch.arange(4096), "positions": torch.arange(4096), "slot.0": states}

@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import torch
 
-from eagle_parity.capture import vllm
 from eagle_parity.capture.assembly import AssembledRank, SessionParts
 from eagle_parity.capture.servers.vllm import VllmServer
-from eagle_parity.capture.spool import SPOOL_ENV, make_spool, new_session, request_id
+from eagle_parity.capture.spool.folder import SPOOL_ENV, make_spool
+from eagle_parity.capture.spool.request_ids import new_session, request_id
+from eagle_parity.capture.vllm import CaptureMethods, live_objects, recorder
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -68,16 +69,16 @@ def make_worker(rid: str, method: str) -> Any:
 @pytest.fixture
 def spool(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv(SPOOL_ENV, str(tmp_path))
-    monkeypatch.setattr("eagle_parity.capture.spool.MIN_FREE_BYTES", 0)
+    monkeypatch.setattr("eagle_parity.capture.spool.limits.MIN_FREE_BYTES", 0)
     sizes = dict.fromkeys(("tp_size", "pp_size", "dp_size"), 1) | dict.fromkeys(("tp_rank", "pp_rank", "dp_rank"), 0)
-    monkeypatch.setattr(vllm, "parallel_facts", lambda _worker: sizes)
+    monkeypatch.setattr(recorder, "parallel_facts", lambda _worker: sizes)
     return tmp_path
 
 
 def test_a_server_without_a_draft_records_a_reference(spool: Path) -> None:
     session = new_session()
-    worker = make_worker(request_id(make_spool(spool), session, 0), vllm.EXTRACT)
-    methods = vllm.CaptureMethods
+    worker = make_worker(request_id(make_spool(spool), session, 0), live_objects.EXTRACT)
+    methods = CaptureMethods
     facts = methods.eagle_parity_start(worker)
     assert "error" not in facts
     assert "draft" not in facts
@@ -99,11 +100,11 @@ def test_a_server_without_a_draft_records_a_reference(spool: Path) -> None:
 
 def test_another_method_without_a_head_is_refused(spool: Path) -> None:
     worker = make_worker(request_id(make_spool(spool), new_session(), 0), "medusa")
-    assert "not an EAGLE-3 head" in vllm.CaptureMethods.eagle_parity_start(worker)["error"]
+    assert "not an EAGLE-3 head" in CaptureMethods.eagle_parity_start(worker)["error"]
     assert "propose_draft_token_ids" not in vars(worker.model_runner)
 
 
 def test_what_vllm_counts_without_a_head_is_no_acceptance() -> None:
     server = VllmServer.__new__(VllmServer)
-    server.facts = [{"server": {"method": vllm.EXTRACT}}]
+    server.facts = [{"server": {"method": live_objects.EXTRACT}}]
     assert server.counters() is None

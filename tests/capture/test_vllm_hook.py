@@ -15,9 +15,12 @@ import pytest
 import torch
 from torch import nn
 
-from eagle_parity.capture import vllm
 from eagle_parity.capture.assembly import AssembledRank, SessionParts, draft_input_state
-from eagle_parity.capture.spool import SPOOL_ENV, new_session, proof, read_token, request_id
+from eagle_parity.capture.spool.folder import SPOOL_ENV, read_token
+from eagle_parity.capture.spool.request_ids import new_session, request_id
+from eagle_parity.capture.vllm import CaptureEndpoint, CaptureMethods, endpoint, recorder, register, spooled_files
+from eagle_parity.capture.vllm.endpoint import proof
+from eagle_parity.capture.vllm.facts import layer_set
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -219,7 +222,7 @@ def worker_of(runner: Any) -> Any:
         ),
     )
 
-    class Worker(vllm.CaptureMethods):
+    class Worker(CaptureMethods):
         model_runner = runner
         vllm_config = config
 
@@ -262,7 +265,7 @@ def spool(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     for module in (ModuleType("vllm"), distributed, state):
         monkeypatch.setitem(sys.modules, module.__name__, module)
     monkeypatch.setenv(SPOOL_ENV, str(tmp_path / "spool"))
-    monkeypatch.setattr("eagle_parity.capture.spool.MIN_FREE_BYTES", 0)
+    monkeypatch.setattr("eagle_parity.capture.spool.limits.MIN_FREE_BYTES", 0)
     return tmp_path / "spool"
 
 
@@ -438,7 +441,7 @@ def test_nothing_reaches_the_engine(server: tuple[Any, Any, Session], monkeypatc
     def broken(*_: object) -> None:
         raise MemoryError("none left")
 
-    monkeypatch.setattr("eagle_parity.capture.spool._rows", broken)
+    monkeypatch.setattr("eagle_parity.capture.spool.session.copied_rows", broken)
     assert runner.step([(session.rid(0), 0, 3, 3)]).shape[1] == HIDDEN
     assert session.content["failures"] == ["MemoryError: none left"]
 
@@ -515,7 +518,7 @@ def test_what_another_plugin_had_wrapped_comes_back(spool: Path) -> None:
 def test_files_come_back_in_pieces(server: tuple[Any, Any, Session], monkeypatch: pytest.MonkeyPatch) -> None:
     worker, runner, session = server
     runner.step([(session.rid(0), 0, 3, 3)])
-    monkeypatch.setattr(vllm, "MAX_CHUNK_BYTES", 100)
+    monkeypatch.setattr(spooled_files, "MAX_CHUNK_BYTES", 100)
     files = worker.eagle_parity_files(session.name)["files"]
     assert sorted(files) == ["tp1-000000-aux.safetensors", "tp1-000001-draft.safetensors", "tp1.json"]
     for name, size in files.items():
@@ -558,7 +561,7 @@ class Application:
         self.handler: Any = None
 
     def post(self, path: str) -> Any:
-        assert path == vllm.ROUTE
+        assert path == endpoint.ROUTE
         return lambda handler: setattr(self, "handler", handler)
 
     async def collective_rpc(self, method: str, kwargs: dict[str, Any]) -> list[Any]:
@@ -582,14 +585,14 @@ def application(server: tuple[Any, Any, Session], monkeypatch: pytest.MonkeyPatc
     monkeypatch.setitem(sys.modules, "fastapi", fastapi)
     monkeypatch.setitem(sys.modules, "fastapi.responses", responses)
     application = Application([server[0]])
-    vllm.CaptureEndpoint().attach_router(application)
+    CaptureEndpoint().attach_router(application)
     return application
 
 
 def test_the_route_asks_for_proof(application: Application, spool: Path) -> None:
     token, body = read_token(spool), b'{"session": ""}'
     right = proof(token, "info", b"{}")
-    assert application.call("info", b"{}", {vllm.PROOF_HEADER: right})[0] == 200
+    assert application.call("info", b"{}", {endpoint.PROOF_HEADER: right})[0] == 200
     for verb, sent, shown in (
         ("info", b"{}", ""),
         ("info", b"{}", token),
@@ -598,7 +601,7 @@ def test_the_route_asks_for_proof(application: Application, spool: Path) -> None
         ("stop", b"{}", right),
         ("info", b"x" * 100_000, proof(token, "info", b"x" * 100_000)),
     ):
-        status, answer = application.call(verb, sent, {vllm.PROOF_HEADER: shown})
+        status, answer = application.call(verb, sent, {endpoint.PROOF_HEADER: shown})
         assert status == 403
         assert token not in json.dumps(answer)
 
@@ -616,7 +619,7 @@ def test_the_route_asks_for_proof(application: Application, spool: Path) -> None
 def test_the_route_takes_its_own_verbs_alone(
     application: Application, spool: Path, verb: str, body: bytes, status: int
 ) -> None:
-    assert application.call(verb, body, {vllm.PROOF_HEADER: proof(read_token(spool), verb, body)})[0] == status
+    assert application.call(verb, body, {endpoint.PROOF_HEADER: proof(read_token(spool), verb, body)})[0] == status
 
 
 def test_a_spool_that_cant_be_used_ends_no_server(
@@ -624,7 +627,7 @@ def test_a_spool_that_cant_be_used_ends_no_server(
 ) -> None:
     (spool / "file").write_text("")
     monkeypatch.setenv(SPOOL_ENV, str(spool / "file"))
-    vllm.CaptureEndpoint().attach_router(application)
+    CaptureEndpoint().attach_router(application)
     status, answer = application.call("info", b"{}", {})
     assert status == 503
     assert "the spool can't be used" in answer["error"]
@@ -632,7 +635,7 @@ def test_a_spool_that_cant_be_used_ends_no_server(
 
 def test_a_release_without_the_worker_class_is_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "vllm.v1", None)
-    vllm.register()
+    register()
 
 
 def test_one_of_two_captures_ends(server: tuple[Any, Any, Session], monkeypatch: pytest.MonkeyPatch) -> None:
@@ -647,7 +650,7 @@ def test_one_of_two_captures_ends(server: tuple[Any, Any, Session], monkeypatch:
     assert worker.eagle_parity_stop(session=second.name)["capturing"] is False
     # One that was killed holds nobody up for good.
     worker.eagle_parity_start(session=first.name)
-    monkeypatch.setattr(vllm, "SILENT_SECONDS", -1.0)
+    monkeypatch.setattr(recorder, "SILENT_SECONDS", -1.0)
     worker.eagle_parity_start(session=second.name)
     assert worker.eagle_parity_stop(session=second.name)["capturing"] is False
 
@@ -672,11 +675,13 @@ def test_the_methods_are_added_once(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("vllm.v1", "vllm.v1.worker"):
         monkeypatch.setitem(sys.modules, name, ModuleType(name))
     monkeypatch.setitem(sys.modules, base.__name__, base)
-    vllm.register()
+    register()
     former = dict(vars(WorkerBase))
-    vllm.register()
+    register()
     assert dict(vars(WorkerBase)) == former
-    assert {name for name in former if name.startswith("eagle_parity_")} == {f"eagle_parity_{v}" for v in vllm._VERBS}
+    assert {name for name in former if name.startswith("eagle_parity_")} == {
+        f"eagle_parity_{v}" for v in endpoint.VERBS
+    }
 
 
 @pytest.mark.parametrize(
@@ -690,4 +695,4 @@ def test_the_methods_are_added_once(monkeypatch: pytest.MonkeyPatch) -> None:
     ],
 )
 def test_layer_sets(target: Any, found: dict[str, list[int]] | None) -> None:
-    assert vllm.layer_set(target) == found
+    assert layer_set(target) == found

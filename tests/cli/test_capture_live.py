@@ -12,7 +12,7 @@ from recording_server import RecordingServer, gone
 from eagle_parity.capture import live as live_module
 from eagle_parity.capture.launching import EXPORTED_NAME
 from eagle_parity.capture.sending import REQUESTS_NAME, read_sent
-from eagle_parity.capture.spool import SPOOL_ENV, TOKEN_ENV
+from eagle_parity.capture.spool.folder import SPOOL_ENV, TOKEN_ENV
 from eagle_parity.cli.app import run
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ CLASSES = {"sglang": "sglang.SglangServer", "vllm": "vllm.VllmServer"}
 
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr("eagle_parity.capture.spool.MIN_FREE_BYTES", 0)
+    monkeypatch.setattr("eagle_parity.capture.spool.limits.MIN_FREE_BYTES", 0)
     monkeypatch.setattr(live_module, "SETTLE_SECONDS", 0.05)
     monkeypatch.setenv(SPOOL_ENV, str(tmp_path / "spool"))
     monkeypatch.delenv(TOKEN_ENV, raising=False)

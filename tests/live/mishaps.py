@@ -6,7 +6,8 @@ import json
 import time
 from typing import TYPE_CHECKING, Any
 
-from eagle_parity.capture.spool import TOKEN_FILE, read_token
+from eagle_parity.capture.spool.files import TOKEN_FILE
+from eagle_parity.capture.spool.folder import read_token
 from live.captures import manifest, tensors
 from live.storage import small_disk
 from live.tool import Ran, run_json, run_tool, start_tool

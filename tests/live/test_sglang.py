@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from eagle_parity.capture.launching import EXPORTED_NAME
-from eagle_parity.capture.spool import SPOOL_ENV
+from eagle_parity.capture.spool.folder import SPOOL_ENV
 from live.captures import draft_inputs, manifest, traffic, unequal_ranks
 from live.conftest import SGLANG
 from live.mishaps import check_chat_template, check_conditions, check_full_disk, check_killed

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING
 
-from eagle_parity.capture.spool import SPOOL_ENV, TOKEN_ENV, read_token
+from eagle_parity.capture.spool.folder import SPOOL_ENV, TOKEN_ENV, read_token
 from eagle_parity.errors import InputError
 
 if TYPE_CHECKING:

@@ -23,8 +23,11 @@ from eagle_parity.capture.servers.answers import count_of, ids_of, prometheus_co
 from eagle_parity.capture.servers.connection import MAX_ERROR_CHARS, Connection
 from eagle_parity.capture.servers.server import Counters, Generation
 from eagle_parity.capture.servers.spool_token import no_token, token_of
-from eagle_parity.capture.spool import MIN_FREE_BYTES, default_spool, is_spooled_name, proof
-from eagle_parity.capture.vllm import EXTRACT, PROOF_HEADER
+from eagle_parity.capture.spool.files import is_spooled_name
+from eagle_parity.capture.spool.folder import default_spool
+from eagle_parity.capture.spool.limits import MIN_FREE_BYTES
+from eagle_parity.capture.vllm.endpoint import PROOF_HEADER, proof
+from eagle_parity.capture.vllm.live_objects import EXTRACT
 from eagle_parity.errors import InputError, ParityError
 from eagle_parity.quoting import plain, quoted
 
