@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, NamedTuple
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -14,69 +14,29 @@ from eagle_parity.cli.live_options import (
     API_KEY_ENV,
     AUTO,
     LAUNCH_PANEL,
-    NEW_TOKENS,
     SERVER_PANEL,
-    ApiKeyOption,
-    BoundariesOption,
-    ConditionsOption,
-    EngineOption,
-    GenerateOption,
-    LaunchFlagsOption,
-    MaxTokensOption,
-    OutputOption,
-    OverwriteOption,
-    PromptsOption,
-    ReplayOption,
-    SequencesOption,
-    ServerOption,
-    SpoolOption,
-    TargetOption,
-    TemperatureOption,
-    TokenOption,
+    LiveOptions,
+    ShownOptions,
     parse_asked,
     parse_conditions,
     version_of,
 )
 from eagle_parity.cli.live_result import conclude_live
-from eagle_parity.cli.options import (
-    Color,
-    ColorOption,
-    FailOnOption,
-    FirstTokenOption,
-    Format,
-    FormatOption,
-    QuietOption,
-)
+from eagle_parity.cli.spread import spread
 from eagle_parity.errors import UsageError
-from eagle_parity.results import FailOn
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from eagle_parity.capture.prompts import TokenSource
     from eagle_parity.capture.servers.server import Server
     from eagle_parity.cli.live_options import AskedBoundaries
-    from eagle_parity.results import Result
 
 
+@spread
 def capture_sglang(
+    live: LiveOptions,
     *,
-    server: ServerOption = None,
-    output: OutputOption = None,
-    replay: ReplayOption = None,
-    prompts: PromptsOption = None,
-    first_token: FirstTokenOption = None,
-    sequences: SequencesOption = None,
-    max_tokens: MaxTokensOption = None,
-    generate: GenerateOption = NEW_TOKENS,
-    temperature: TemperatureOption = 0.0,
-    conditions: ConditionsOption = None,
-    engine: EngineOption = AUTO,
-    spool: SpoolOption = None,
-    token: TokenOption = None,
-    api_key: ApiKeyOption = None,
-    overwrite: OverwriteOption = False,
-    boundaries: BoundariesOption = None,
-    target: TargetOption = None,
-    launch_flags: LaunchFlagsOption = False,
     export_hook: Annotated[
         str | None,
         typer.Option(
@@ -95,10 +55,7 @@ def capture_sglang(
             rich_help_panel=SERVER_PANEL,
         ),
     ] = None,
-    format: FormatOption = Format.TERMINAL,  # noqa: A002  the option's name
-    fail_on: FailOnOption = FailOn.ERROR,
-    quiet: QuietOption = False,
-    color: ColorOption = Color.AUTO,
+    shown: ShownOptions,
 ) -> int:
     """Record what a running SGLang server feeds its draft head, on every rank, without a restart.
 
@@ -108,59 +65,17 @@ def capture_sglang(
     Example: eagle-parity capture sglang --server http://127.0.0.1:30000 --replay ./shards --output ./live
     """
     from eagle_parity.capture.servers.sglang import SglangServer
-    from eagle_parity.cli.finish import finish
 
-    if launch_flags or export_hook is not None:
-        return prepare_sglang(Launch(engine, spool, boundaries, target, export_hook))
-    _refuse_target(target, "sglang")
-    asked = parse_asked(boundaries)
+    if live.launch_flags or export_hook is not None:
+        return prepare_sglang(Launch(live.engine, live.spool, live.boundaries, live.target, export_hook))
+    asked = _asked(live, "sglang")
     if from_parts is not None:
-        result = _finish_from_parts(from_parts, output, engine, asked, fail_on=fail_on)
-        return int(finish(result, format=format, fail_on=fail_on, quiet=quiet, color=color))
-    url, folder = _required(server, output, "sglang")
-    connection = SglangServer(url, api_key=api_key or os.environ.get(API_KEY_ENV), spool=spool, token=token)
-    tokens = _Tokens(replay, prompts, first_token, sequences, max_tokens)
-    result = _record(
-        connection,
-        tokens,
-        folder,
-        engine=engine,
-        conditions=conditions,
-        asked=asked,
-        generate=generate,
-        temperature=temperature,
-        overwrite=overwrite,
-        fail_on=fail_on,
-        quiet=quiet,
-    )
-    return int(finish(result, format=format, fail_on=fail_on, quiet=quiet, color=color))
+        return _finish_from_parts(from_parts, live, shown, asked)
+    return _record(SglangServer, "sglang", live, shown, asked)
 
 
-def capture_vllm(
-    *,
-    server: ServerOption = None,
-    output: OutputOption = None,
-    replay: ReplayOption = None,
-    prompts: PromptsOption = None,
-    first_token: FirstTokenOption = None,
-    sequences: SequencesOption = None,
-    max_tokens: MaxTokensOption = None,
-    generate: GenerateOption = NEW_TOKENS,
-    temperature: TemperatureOption = 0.0,
-    conditions: ConditionsOption = None,
-    engine: EngineOption = AUTO,
-    spool: SpoolOption = None,
-    token: TokenOption = None,
-    api_key: ApiKeyOption = None,
-    overwrite: OverwriteOption = False,
-    boundaries: BoundariesOption = None,
-    target: TargetOption = None,
-    launch_flags: LaunchFlagsOption = False,
-    format: FormatOption = Format.TERMINAL,  # noqa: A002  the option's name
-    fail_on: FailOnOption = FailOn.ERROR,
-    quiet: QuietOption = False,
-    color: ColorOption = Color.AUTO,
-) -> int:
+@spread
+def capture_vllm(live: LiveOptions, *, shown: ShownOptions) -> int:
     """Record what a running vLLM server feeds its draft head, on every rank, without a restart.
 
     The server needs this package beside vLLM and the environment that --launch-flags prints. It records the requests of
@@ -169,123 +84,91 @@ def capture_vllm(
     Example: eagle-parity capture vllm --server http://127.0.0.1:8000 --replay ./shards --output ./live
     """
     from eagle_parity.capture.servers.vllm import VllmServer
-    from eagle_parity.cli.finish import finish
 
-    if launch_flags:
-        return prepare_vllm(Launch(engine, spool, boundaries, target))
-    _refuse_target(target, "vllm")
-    asked = parse_asked(boundaries)
-    url, folder = _required(server, output, "vllm")
-    connection = VllmServer(url, api_key=api_key or os.environ.get(API_KEY_ENV), spool=spool, token=token)
-    tokens = _Tokens(replay, prompts, first_token, sequences, max_tokens)
-    result = _record(
-        connection,
-        tokens,
-        folder,
-        engine=engine,
-        conditions=conditions,
-        asked=asked,
-        generate=generate,
-        temperature=temperature,
-        overwrite=overwrite,
-        fail_on=fail_on,
-        quiet=quiet,
-    )
-    return int(finish(result, format=format, fail_on=fail_on, quiet=quiet, color=color))
+    if live.launch_flags:
+        return prepare_vllm(Launch(live.engine, live.spool, live.boundaries, live.target))
+    return _record(VllmServer, "vllm", live, shown, _asked(live, "vllm"))
 
 
-class _Tokens(NamedTuple):
-    """Where the token ids come from, as the options say it."""
-
-    replay: str | None
-    prompts: str | None
-    first_token: int | None
-    sequences: int | None
-    max_tokens: int | None
-
-    @property
-    def path(self) -> str:
-        return self.replay or self.prompts or ""
-
-    def source(self, server: Server, output: str) -> TokenSource:
-        from eagle_parity.capture.prompts import limit_sequences, prompt_sequences, replay_sequences
-
-        source: TokenSource
-        if self.replay is not None and self.prompts is None:
-            if Path(self.replay).resolve() == Path(output).resolve():
-                raise UsageError(
-                    f"--replay and --output are both {output!r}: a capture can't be written over what it reads"
-                )
-            source = replay_sequences(self.replay, first_token=self.first_token)
-        elif self.prompts is not None and self.replay is None:
-            source = prompt_sequences(self.prompts, server)
-        else:
-            raise UsageError(f"capture {server.engine} takes its tokens from one of --replay SHARDS and --prompts FILE")
-        return limit_sequences(source, sequences=self.sequences, max_tokens=self.max_tokens)
-
-
-def _required(server: str | None, output: str | None, engine: str) -> tuple[str, str]:
-    if server is None or output is None:
-        missing = "--server URL" if server is None else "--output DIR"
-        raise UsageError(f"capture {engine} needs {missing}; --launch-flags says what the server is started with")
-    return server, output
+def _asked(live: LiveOptions, engine: str) -> AskedBoundaries | None:
+    """The boundaries that the capture is to have."""
+    if live.target is not None:
+        raise UsageError(f"capture {engine} --target goes with --launch-flags --boundaries: a server has its target")
+    return parse_asked(live.boundaries)
 
 
 def _record(
-    server: Server,
-    tokens: _Tokens,
-    output: str,
-    *,
-    engine: str,
-    conditions: str | None,
-    asked: AskedBoundaries | None,
-    generate: int,
-    temperature: float,
-    overwrite: bool,
-    fail_on: FailOn,
-    quiet: bool,
-) -> Result:
+    connect: Callable[..., Server], engine: str, live: LiveOptions, shown: ShownOptions, asked: AskedBoundaries | None
+) -> int:
     from eagle_parity.capture.live import capture_live
     from eagle_parity.cli.progress import show_progress
 
-    if not math.isfinite(temperature):
-        raise UsageError(f"--temperature {temperature}: expected a finite number, 0 for greedy")
-    with show_progress("asking the server", total=tokens.sequences, quiet=quiet) as step:
+    if live.server is None or live.output is None:
+        missing = "--server URL" if live.server is None else "--output DIR"
+        raise UsageError(f"capture {engine} needs {missing}; --launch-flags says what the server is started with")
+    api_key = live.api_key or os.environ.get(API_KEY_ENV)
+    server = connect(live.server, api_key=api_key, spool=live.spool, token=live.token)
+    if not math.isfinite(live.temperature):
+        raise UsageError(f"--temperature {live.temperature}: expected a finite number, 0 for greedy")
+    with show_progress("asking the server", total=live.sequences, quiet=shown.quiet) as step:
         capture = capture_live(
             server,
-            tokens.source(server, output),
-            output,
-            engine=_named_engine(engine, server),
-            conditions=parse_conditions(conditions),
-            new_tokens=generate,
-            temperature=temperature,
-            overwrite=overwrite,
+            _tokens(live, server, live.output),
+            live.output,
+            engine=_named_engine(live.engine, engine),
+            conditions=parse_conditions(live.conditions),
+            new_tokens=live.generate,
+            temperature=live.temperature,
+            overwrite=live.overwrite,
             on_sequence=step,
         )
-    return conclude_live(
-        capture, server=server.url, tokens_from=tokens.path, output=output, asked=asked, fail_on=fail_on
+    result = conclude_live(
+        capture,
+        server=server.url,
+        tokens_from=live.replay or live.prompts or "",
+        output=live.output,
+        asked=asked,
+        fail_on=shown.fail_on,
     )
+    return shown.finish(result)
 
 
-def _finish_from_parts(
-    parts: str, output: str | None, engine: str, asked: AskedBoundaries | None, *, fail_on: FailOn
-) -> Result:
+def _tokens(live: LiveOptions, server: Server, output: str) -> TokenSource:
+    """Where the token ids come from."""
+    from eagle_parity.capture.prompts import limit_sequences, prompt_sequences, replay_sequences
+
+    source: TokenSource
+    if live.replay is not None and live.prompts is None:
+        if Path(live.replay).resolve() == Path(output).resolve():
+            raise UsageError(
+                f"--replay and --output are both {output!r}: a capture can't be written over what it reads"
+            )
+        source = replay_sequences(live.replay, first_token=live.first_token)
+    elif live.prompts is not None and live.replay is None:
+        source = prompt_sequences(live.prompts, server)
+    else:
+        raise UsageError(f"capture {server.engine} takes its tokens from one of --replay SHARDS and --prompts FILE")
+    return limit_sequences(source, sequences=live.sequences, max_tokens=live.max_tokens)
+
+
+def _finish_from_parts(parts: str, live: LiveOptions, shown: ShownOptions, asked: AskedBoundaries | None) -> int:
     from eagle_parity.capture.live import capture_from_parts
 
-    if output is None:
+    if live.output is None:
         raise UsageError("--from-parts needs --output DIR, the same as before")
-    version_of(engine, "sglang")
-    capture = capture_from_parts(parts, output, engine=None if engine == AUTO else engine)
-    return conclude_live(
-        capture, server=capture.sent.server, tokens_from=parts, output=output, asked=asked, fail_on=fail_on
+    capture = capture_from_parts(parts, live.output, engine=_named_engine(live.engine, "sglang"))
+    result = conclude_live(
+        capture,
+        server=capture.sent.server,
+        tokens_from=parts,
+        output=live.output,
+        asked=asked,
+        fail_on=shown.fail_on,
     )
+    return shown.finish(result)
 
 
-def _named_engine(engine: str, server: Server) -> str | None:
-    version_of(engine, server.engine)
-    return None if engine == AUTO else engine
-
-
-def _refuse_target(target: str | None, engine: str) -> None:
-    if target is not None:
-        raise UsageError(f"capture {engine} --target goes with --launch-flags --boundaries: a server has its target")
+def _named_engine(named: str, engine: str) -> str | None:
+    """What ``--engine`` names; None where the server says it itself."""
+    version_of(named, engine)
+    return None if named == AUTO else named

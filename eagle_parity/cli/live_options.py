@@ -2,15 +2,27 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, NamedTuple, TypeAlias
 
 import typer
 
 from eagle_parity.capture.spool.folder import TOKEN_ENV
+from eagle_parity.cli.options import (
+    Color,
+    ColorOption,
+    FailOnOption,
+    FirstTokenOption,
+    Format,
+    FormatOption,
+    QuietOption,
+)
 from eagle_parity.errors import UsageError
+from eagle_parity.results import FailOn
 
 if TYPE_CHECKING:
     from eagle_parity.capture.sending import Condition
+    from eagle_parity.results import Result
     from eagle_parity.wiring import Boundary
 
 SERVER_PANEL = "Server"
@@ -155,6 +167,46 @@ LaunchFlagsOption: TypeAlias = Annotated[
         rich_help_panel=LAUNCH_PANEL,
     ),
 ]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LiveOptions:
+    """What both commands take, in the order of their help; each field is an option of the same name."""
+
+    server: ServerOption = None
+    output: OutputOption = None
+    replay: ReplayOption = None
+    prompts: PromptsOption = None
+    first_token: FirstTokenOption = None
+    sequences: SequencesOption = None
+    max_tokens: MaxTokensOption = None
+    generate: GenerateOption = NEW_TOKENS
+    temperature: TemperatureOption = 0.0
+    conditions: ConditionsOption = None
+    engine: EngineOption = AUTO
+    spool: SpoolOption = None
+    token: TokenOption = None
+    api_key: ApiKeyOption = None
+    overwrite: OverwriteOption = False
+    boundaries: BoundariesOption = None
+    target: TargetOption = None
+    launch_flags: LaunchFlagsOption = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ShownOptions:
+    """How the result of either is shown."""
+
+    format: FormatOption = Format.TERMINAL
+    fail_on: FailOnOption = FailOn.ERROR
+    quiet: QuietOption = False
+    color: ColorOption = Color.AUTO
+
+    def finish(self, result: Result) -> int:
+        """Writes it, and gives the exit status."""
+        from eagle_parity.cli.finish import finish
+
+        return int(finish(result, format=self.format, fail_on=self.fail_on, quiet=self.quiet, color=self.color))
 
 
 def parse_conditions(text: str | None) -> tuple[Condition, ...]:
