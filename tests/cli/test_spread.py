@@ -50,4 +50,4 @@ def test_what_is_no_option_is_refused() -> None:
 def test_typer_reads_it() -> None:
     app = typer.Typer()
     app.command()(command)
-    assert app(["--name", "a", "--size", "5", "--own", "b", "--quiet"], standalone_mode=False) == 0
+    assert app(["a", "--size", "5", "--own", "b", "--quiet"], standalone_mode=False) == 0
