@@ -48,6 +48,22 @@ def unequal_ranks(capture: Path) -> list[str]:
     return found
 
 
+def rank_distance(capture: Path) -> float:
+    """How far any row of any rank is from the first rank's, relative to that one's norm; ids are equal."""
+    import torch
+
+    largest = 0.0
+    for path in sorted(capture.glob("ranks/*/sequence_*.safetensors")):
+        first = tensors(capture / path.name)
+        for name, tensor in tensors(path).items():
+            if tensor.is_floating_point():
+                difference_T = (tensor.double() - first[name].double()).norm(dim=-1)
+                largest = max(largest, float((difference_T / first[name].double().norm(dim=-1)).max()))
+            else:
+                assert torch.equal(tensor, first[name]), f"{path.name}: {name}"
+    return largest
+
+
 def draft_inputs(capture: Path) -> set[str]:
     """What the manifest says of the sequences' draft inputs."""
     return {sequence["draft_input"] for sequence in manifest(capture)["sequences"]}

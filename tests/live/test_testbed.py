@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from live.captures import unequal_ranks
+from live.captures import rank_distance
 from live.conftest import SGLANG, VLLM
 from live.servers import sglang_hook, sglang_server, vllm_hook, vllm_server
 from live.tool import run_json
@@ -26,6 +26,8 @@ RIGHT = [3, 16, 28]
 TOLERANCE = 4
 """Accepted and drafted tokens on another machine may differ by as much from the testbed's table: bf16 weights in fp32
 arithmetic, whose sums come in another order."""
+ROUNDING = 1e-6
+"""Ranks that add three shares up may begin with their own: seen on vLLM 0.32.0 on CPU, 2.3e-7 in float32."""
 
 
 def _draft(testbed: Path, folder: Path, engine: str, ids: list[int]) -> Path:
@@ -103,8 +105,13 @@ def test_counters(
         recorded = run_json("capture", engine, "--server", server.url, *words, "--generate", NEW_TOKENS)
     measured = recorded.result["measurements"]
     counted = measured["acceptance"]
-    scenario.find(f"{measured['slots']}, {counted['accepted_tokens']:,} of {counted['draft_tokens']:,}")
+    apart = rank_distance(tmp_path / "live")
+    scenario.find(
+        f"{measured['slots']}, {counted['accepted_tokens']:,} of {counted['draft_tokens']:,}"
+        + (f"; ranks at most {apart:.1e} apart" if ranks > 1 else "")
+    )
     assert measured["slots"] == wiring
-    assert unequal_ranks(tmp_path / "live") == []
+    assert apart <= ROUNDING
+    assert not [finding for finding in recorded.result["findings"] if finding["name"].startswith("rank-")]
     assert abs(counted["accepted_tokens"] - accepted) <= TOLERANCE
     assert abs(counted["draft_tokens"] - drafted) <= TOLERANCE
