@@ -57,8 +57,8 @@ def rank_distance(capture: Path) -> float:
         first = tensors(capture / path.name)
         for name, tensor in tensors(path).items():
             if tensor.is_floating_point():
-                difference_T = (tensor.double() - first[name].double()).norm(dim=-1)
-                largest = max(largest, float((difference_T / first[name].double().norm(dim=-1)).max()))
+                difference = (tensor.double() - first[name].double()).norm(dim=-1)
+                largest = max(largest, float((difference / first[name].double().norm(dim=-1)).max()))
             else:
                 assert torch.equal(tensor, first[name]), f"{path.name}: {name}"
     return largest
