@@ -348,6 +348,21 @@ def test_nothing_reaches_the_engine(session: Session, monkeypatch: pytest.Monkey
     assert session.content["failures"] == ["MemoryError: none left"]
 
 
+def test_a_failure_outside_of_our_forwards_is_in_the_record(
+    session: Session, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    target = Target()
+    hook(target, session.spool)
+    monkeypatch.setattr(tap.Tap, "_keep_fc", lambda *_: 1 / 0)
+    for _ in range(3):
+        run(target, [("other", 0, 3)])
+    assert caplog.text.count("division by zero") == 1  # nobody records yet
+    run(target, [(session.rid(0), 0, 3)])
+    run(target, [("other", 0, 3)])
+    assert session.content["failures"] == ["ZeroDivisionError: division by zero"]
+    assert session.whole(0, 3).forwards == 1
+
+
 def test_ranks_that_can_t_be_read_are_told_to_who_asked(session: Session, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tap, "parallel_facts", lambda: 1 / 0)
     target = Target()

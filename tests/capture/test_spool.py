@@ -19,6 +19,7 @@ import pytest
 import torch
 from safetensors import safe_open
 
+from eagle_parity.capture.hook_log import MAX_LOGGED
 from eagle_parity.capture.spool import limits
 from eagle_parity.capture.spool.folder import SPOOL_ENV, default_spool, make_spool, read_token
 from eagle_parity.capture.spool.request_ids import Mark, is_session, new_session, request_id
@@ -322,6 +323,39 @@ def test_failures_are_bounded_and_counted_rows_are_told(tmp_path: Path) -> None:
     assert len(record["failures"]) == len(set(record["failures"])) == MAX_FAILURES
     assert max(map(len, record["failures"])) <= 500
     assert record["skipped"] == {"rows of DECODE": 2}
+
+
+def test_a_failure_of_nobodys_forward_is_told_to_whoever_records(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    spool = Spool(tmp_path / "spool", "tp0")
+    for number in range(MAX_LOGGED * 2):
+        for _ in range(3):
+            spool.fail([], f"before any {number}")
+    assert caplog.text.count("before any 0") == 1
+    assert len(caplog.records) == MAX_LOGGED
+    sessions = [new_session() for _ in range(3)]
+    for session in sessions:
+        marked(spool, session, 0)
+    shutil.rmtree(spool.folder / sessions[0])  # the client has put it into its capture
+    spool.fail([], ValueError("of nobody's forward"))
+    for session in sessions[1:]:
+        assert record_of(spool.folder, session)["failures"] == ["ValueError: of nobody's forward"]
+    assert not (spool.folder / sessions[0]).exists()
+    assert list(spool._sessions) == sessions[1:]
+    spool.fail(marked(spool, sessions[1], 0), "of one")
+    assert len(record_of(spool.folder, sessions[2])["failures"]) == 1
+
+
+def test_an_error_that_can_t_say_itself_is_told_by_its_class(tmp_path: Path) -> None:
+    class Mute(Exception):  # noqa: N818  what a library might raise
+        def __str__(self) -> str:
+            raise RuntimeError("no words")
+
+    spool = Spool(tmp_path / "spool", "tp0")
+    session = new_session()
+    spool.fail(marked(spool, session, 0), Mute())
+    assert record_of(spool.folder, session)["failures"] == ["Mute"]
 
 
 def test_what_went_wrong_before_a_restart_stays_told(tmp_path: Path) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, Any
 
-from eagle_parity.capture.hook_log import logger
+from eagle_parity.capture.hook_log import LogOnce, logger, text_of
 from eagle_parity.capture.sglang.beside import Beside
 from eagle_parity.capture.sglang.facts import (
     draft_facts,
@@ -17,6 +17,7 @@ from eagle_parity.capture.sglang.facts import (
 )
 from eagle_parity.capture.sglang.forward import PREFILL_MODES, Forward, spans_of
 from eagle_parity.capture.spool.request_ids import has_ours
+from eagle_parity.capture.spool.session import MAX_FAILURE_CHARS
 from eagle_parity.capture.spool.worker import Spool
 from eagle_parity.capture.worker_facts import rank_name
 
@@ -46,6 +47,7 @@ class Tap:
         self.fc: Any = None
         self.fc_input: torch.Tensor | None = None
         self.broken = False
+        self._log = LogOnce()
 
     def on_forward(self, module: nn.Module, args: tuple[Any, ...], output: object) -> None:
         """Called by torch after each hooked module's forward."""
@@ -126,21 +128,17 @@ class Tap:
 
     def _fail(self, marks: Sequence[Mark | None], error: Exception) -> None:
         try:
-            if marks and self.folder in _spools:
+            if self.folder in _spools:
                 _spools[self.folder].fail(marks, error)
             else:
-                # The spool itself can't be used: say it once and get out of the way.
-                self.broken = True
-                logger.warning(
-                    "eagle-parity: %s can't be used, nothing is captured from now on: %s", self.folder, error
-                )
+                self._log.warn(f"nothing was recorded of a forward: {text_of(error, MAX_FAILURE_CHARS)}")
         except Exception:  # noqa: BLE001  nothing may reach the engine
             self.broken = True
             logger.exception("eagle-parity: the capture hook failed; the server goes on without it")
 
     def _give_up(self, reason: str) -> None:
         self.broken = True
-        logger.warning("eagle-parity: nothing is captured: %s", reason)
+        self._log.warn(f"nothing is captured: {reason}")
 
     def _spool(self, request_ids: Sequence[object] = ()) -> Spool:
         if self.folder not in _spools:

@@ -8,7 +8,7 @@ import os
 import time
 from typing import TYPE_CHECKING, Any
 
-from eagle_parity.capture.hook_log import logger
+from eagle_parity.capture.hook_log import logger, text_of
 from eagle_parity.capture.spool.files import (
     COUNTED_KINDS,
     SPOOL_VERSION,
@@ -96,7 +96,7 @@ class Session:
 
     def fail(self, error: BaseException | str) -> None:
         """Writes a failure down: each once, and no more than ``MAX_FAILURES``."""
-        text = (error if isinstance(error, str) else f"{type(error).__name__}: {error}")[:MAX_FAILURE_CHARS]
+        text = text_of(error, MAX_FAILURE_CHARS)
         if text not in self.failures and len(self.failures) < MAX_FAILURES:
             self.failures.append(text)
             logger.warning("eagle-parity: the capture hook failed, the server goes on: %s", text)

@@ -5,11 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from eagle_parity.capture.hook_log import logger
+from eagle_parity.capture.hook_log import LogOnce, text_of
 from eagle_parity.capture.spool.folder import make_spool
 from eagle_parity.capture.spool.limits import DEFAULT_MAX_TOKENS
 from eagle_parity.capture.spool.request_ids import has_ours, is_signed, read_request_id
-from eagle_parity.capture.spool.session import Session
+from eagle_parity.capture.spool.session import MAX_FAILURE_CHARS, Session
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -40,7 +40,7 @@ class Spool:
         self.max_tokens = max_tokens
         self._token = make_spool(self.folder)
         self._sessions: dict[str, Session] = {}
-        self._refused: set[str] = set()
+        self._log = LogOnce()
 
     def marks(self, request_ids: Sequence[object]) -> list[Mark | None]:
         """Which of a batch's requests are ours; empty where none is, which is all that it costs a batch of others."""
@@ -58,23 +58,18 @@ class Spool:
     def _begin(self, signed: SignedMark) -> bool:
         session = signed.mark.session
         if not is_signed(signed, self._token):
-            self._refuse(session, f"a request is signed with another token than {self.folder} has")
+            self._log.warn(f"session {session}: a request is signed with another token than {self.folder} has")
             return False
         try:
             begun = Session(self.folder / session, self.rank, self.max_tokens)
         except OSError as error:
             # A full disk, mostly: other sessions, and this one's next request, may find room.
-            self._refuse(session, f"nothing can be recorded in {self.folder / session}: {error}")
+            self._log.warn(f"nothing can be recorded in {self.folder / session}: {error}")
             return False
         while len(self._sessions) >= MAX_SESSIONS:
             del self._sessions[next(iter(self._sessions))]
         self._sessions[session] = begun
         return True
-
-    def _refuse(self, session: str, reason: str) -> None:
-        if session not in self._refused and len(self._refused) < MAX_SESSIONS:
-            self._refused.add(session)
-            logger.warning("eagle-parity: %s", reason)
 
     def describe(self, session: str, facts: Mapping[str, Any]) -> None:
         """Adds to what the rank's record says of the worker; JSON values only."""
@@ -118,7 +113,23 @@ class Spool:
                 self._sessions[session].write(kind, tensors, ours, mode)
 
     def fail(self, marks: Sequence[Mark | None], error: BaseException | str) -> None:
-        """Writes a failure down, for every session that it concerns."""
-        for session in dict.fromkeys(mark.session for mark in marks if mark is not None):
-            if session in self._sessions:
-                self._sessions[session].fail(error)
+        """Writes a failure down, for every session that it concerns.
+
+        Args:
+            marks: of the forward's requests; without any it concerns all sessions that are open, and the server's log
+                where there is none.
+            error: what is told.
+        """
+        concerned = {mark.session for mark in marks if mark is not None} & self._sessions.keys()
+        sessions = sorted(concerned) or self._open_sessions()
+        for session in sessions:
+            self._sessions[session].fail(error)
+        if not sessions:
+            self._log.warn(f"the capture hook failed, the server goes on: {text_of(error, MAX_FAILURE_CHARS)}")
+
+    def _open_sessions(self) -> list[str]:
+        """Those whose folders the client hasn't removed."""
+        closed = [name for name, session in self._sessions.items() if not session.folder.is_dir()]
+        for name in closed:
+            del self._sessions[name]
+        return list(self._sessions)
