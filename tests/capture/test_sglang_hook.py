@@ -348,6 +348,20 @@ def test_nothing_reaches_the_engine(session: Session, monkeypatch: pytest.Monkey
     assert session.content["failures"] == ["MemoryError: none left"]
 
 
+def test_a_limit_is_told_in_the_forward_that_reaches_it(session: Session) -> None:
+    target, draft = Target(), Draft()
+    hook(target, session.spool, max_tokens=5)
+    hook(draft, session.spool, max_tokens=5)
+    states, batch = run(target, [(session.rid(0), 0, 4)])
+    draft(batch.positions, batch.positions, batch, states)
+    assert session.content["limit"] is None
+    states, batch = run(target, [(session.rid(1), 0, 3)])
+    assert session.content["limit"] == "max_tokens=5"
+    draft(batch.positions, batch.positions, batch, states)
+    assert session.content["skipped"] == {"rows beyond the limit": 3}
+    assert (session.content["parts"], session.content["tokens"]) == (2, 4)
+
+
 def test_a_failure_outside_of_our_forwards_is_in_the_record(
     session: Session, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:

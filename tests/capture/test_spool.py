@@ -23,7 +23,7 @@ from eagle_parity.capture.hook_log import MAX_LOGGED
 from eagle_parity.capture.spool import limits
 from eagle_parity.capture.spool.folder import SPOOL_ENV, default_spool, make_spool, read_token
 from eagle_parity.capture.spool.request_ids import Mark, is_session, new_session, request_id
-from eagle_parity.capture.spool.session import MAX_FAILURES
+from eagle_parity.capture.spool.session import BEYOND_LIMIT, MAX_FAILURES
 from eagle_parity.capture.spool.worker import MAX_SESSIONS, Spool
 from eagle_parity.capture.vllm.endpoint import proof
 
@@ -225,6 +225,70 @@ def test_the_limit_in_tokens_is_told_and_kept(tmp_path: Path) -> None:
     record = record_of(spool.folder, session)
     assert (record["tokens"], record["limit"], record["parts"]) == (8, "max_tokens=10", 4)
     assert len(list((spool.folder / session).glob("*.safetensors"))) == 4
+
+
+def test_a_limit_is_in_the_record_as_soon_as_it_is_reached(tmp_path: Path) -> None:
+    spool = Spool(tmp_path / "spool", "tp0", max_tokens=5)
+    session = new_session()
+    marks = marked(spool, session, 0)
+    spool.write("aux", rows(4), marks, [slice(0, 4)], mode="EXTEND")
+    assert record_of(spool.folder, session)["limit"] is None
+    before = (spool.folder / session / "tp0.json").stat().st_ino
+    spool.write("aux", rows(4), marks, [slice(0, 4)], mode="EXTEND")
+    record = record_of(spool.folder, session)
+    assert (record["limit"], record["parts"]) == ("max_tokens=5", 1)
+    assert record["skipped"] == {BEYOND_LIMIT: 4}
+    # Another file took its name: nobody reads half of it.
+    assert (spool.folder / session / "tp0.json").stat().st_ino != before
+    assert sorted(path.name for path in (spool.folder / session).iterdir()) == [
+        "tp0-000000-aux.safetensors",
+        "tp0.json",
+    ]
+
+
+def test_a_limit_stays_told_by_the_next_process(tmp_path: Path) -> None:
+    session = new_session()
+    spool = Spool(tmp_path / "spool", "tp0", max_tokens=5)
+    spool.write("aux", rows(6), marked(spool, session, 0), [slice(0, 6)], mode="EXTEND")
+    spool = Spool(tmp_path / "spool", "tp0", max_tokens=50)
+    marks = marked(spool, session, 0)
+    assert record_of(spool.folder, session)["limit"] == "max_tokens=5"
+    spool.write("aux", rows(1), marks, [slice(0, 1)], mode="EXTEND")  # what is missing stays missing
+    assert record_of(spool.folder, session)["parts"] == 0
+
+
+def test_a_limit_that_a_full_disk_kept_from_the_record_comes_there_later(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    spool = Spool(tmp_path / "spool", "tp0", max_tokens=2)
+    session = new_session()
+    marks = marked(spool, session, 0)
+    real = tempfile.mkstemp
+
+    def full(*_: object, **__: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("eagle_parity.capture.spool.session.RECORD_SECONDS", 0.0)
+    monkeypatch.setattr(tempfile, "mkstemp", full)
+    for _ in range(3):
+        spool.write("aux", rows(3), marks, [slice(0, 3)], mode="EXTEND")
+    assert record_of(spool.folder, session)["limit"] is None
+    assert caplog.text.count("can't be written") == 1
+    monkeypatch.setattr(tempfile, "mkstemp", real)
+    spool.write("aux", rows(3), marks, [slice(0, 3)], mode="EXTEND")
+    record = record_of(spool.folder, session)
+    assert record["limit"] == "max_tokens=2"
+    assert record["skipped"] == {BEYOND_LIMIT: 12}
+
+
+def test_counts_are_written_without_any_further_part(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("eagle_parity.capture.spool.session.RECORD_SECONDS", 0.0)
+    spool = Spool(tmp_path / "spool", "tp0")
+    session = new_session()
+    marked(spool, session, 0)
+    for _ in range(3):
+        spool.count(session, "rows of DECODE", 2)
+    assert record_of(spool.folder, session)["skipped"] == {"rows of DECODE": 6}
 
 
 def test_the_limit_counts_what_a_former_process_stored(tmp_path: Path) -> None:

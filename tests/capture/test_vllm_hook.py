@@ -390,6 +390,28 @@ def test_the_limit_counts_generated_rows(spool: Path, monkeypatch: pytest.Monkey
     assert session.content["limit"] == "max_tokens=4"
 
 
+@pytest.mark.parametrize("kind", ["v1", "v2"])
+def test_a_limit_is_told_in_the_forward_that_reaches_it(
+    spool: Path, monkeypatch: pytest.MonkeyPatch, kind: str
+) -> None:
+    monkeypatch.setenv("EAGLE_PARITY_MAX_TOKENS", "5")
+    runner: Any = V1Runner() if kind == "v1" else V2Runner()
+    assert "error" not in worker_of(runner).eagle_parity_start()
+    session = Session(spool)
+    runner.step([(session.rid(0), 0, 4, 4)])
+    assert session.content["limit"] is None
+    told: list[Any] = []
+    drafter = runner.drafter if kind == "v1" else runner.speculator
+    combine = drafter.model.combine_hidden_states
+    monkeypatch.setitem(
+        vars(drafter.model), "combine_hidden_states", lambda states: (told.append(session.content), combine(states))[1]
+    )
+    runner.step([(session.rid(1), 0, 3, 3)])
+    assert [record["limit"] for record in told] == ["max_tokens=5"]  # before the draft runs
+    assert session.content["skipped"] == {"rows beyond the limit": 3}
+    assert (session.content["parts"], session.content["tokens"]) == (2, 4)
+
+
 def test_generated_rows_can_be_asked_for_later(server: tuple[Any, Any, Session]) -> None:
     worker, runner, session = server
     for _ in range(2):

@@ -8,7 +8,7 @@ import os
 import time
 from typing import TYPE_CHECKING, Any
 
-from eagle_parity.capture.hook_log import logger, text_of
+from eagle_parity.capture.hook_log import LogOnce, logger, text_of
 from eagle_parity.capture.spool.files import (
     COUNTED_KINDS,
     SPOOL_VERSION,
@@ -28,6 +28,10 @@ if TYPE_CHECKING:
 MAX_FAILURES = 10
 """Failures that are written down; a broken hook would add one every forward."""
 MAX_FAILURE_CHARS = 500
+RECORD_SECONDS = 1.0
+"""Between two attempts at a record that isn't up to date: counts grow, and a full disk stays full, at every forward."""
+BEYOND_LIMIT = "rows beyond the limit"
+"""What the rows are counted as that a limit kept from being stored."""
 
 
 class Session:
@@ -53,6 +57,9 @@ class Session:
         self.parts = 0
         self.seconds = 0.0  # spent copying and writing: what the server waited for
         self.tokens = 0
+        self._is_stale = False  # the record on disk says less than this object knows
+        self._attempted = 0.0
+        self._log = LogOnce()
         folder.mkdir(mode=0o700, exist_ok=True)
         self._go_on()
         self._replace_record()
@@ -65,6 +72,7 @@ class Session:
             self.seconds = float(former["seconds"])
             self.skipped = {str(what): int(rows) for what, rows in former["skipped"].items()}
             self.failures = [str(failure) for failure in former["failures"]][:MAX_FAILURES]
+            self.limit = None if former["limit"] is None else str(former["limit"])
 
     def record(self) -> dict[str, Any]:
         """What the rank's record says: JSON values, read back by ``eagle_parity.capture.rank_record``."""
@@ -91,8 +99,11 @@ class Session:
         """As ``Spool.count``."""
         is_new = what not in self.skipped
         self.skipped[what] = self.skipped.get(what, 0) + rows
+        self._is_stale = True
         if is_new:
             self._write_record()
+        else:
+            self._refresh_record()
 
     def fail(self, error: BaseException | str) -> None:
         """Writes a failure down: each once, and no more than ``MAX_FAILURES``."""
@@ -124,7 +135,9 @@ class Session:
         rows = sum(where.stop - where.start for _, where in ours)
         end = max(where.stop for _, where in ours)
         check_rows(tensors, end, alone=len(ours) == 1 and ours[0][1].start == 0)
-        if self._is_full(kind, rows, sum(row_bytes(tensor) for tensor in tensors.values())):
+        reached = self._limit_of(kind, rows, sum(row_bytes(tensor) for tensor in tensors.values()))
+        if reached:
+            self._stop_at(reached, rows if kind in COUNTED_KINDS else 0)
             return
         stored = {name: copied_rows(tensor, [where for _, where in ours]) for name, tensor in tensors.items()}
         stored["request"] = torch.cat(
@@ -139,22 +152,36 @@ class Session:
         self.seconds += time.perf_counter() - started
         self._write_record()
 
-    def _is_full(self, kind: str, rows: int, row_size: int) -> bool:
-        if self.limit is None and kind in COUNTED_KINDS and self.tokens + rows > self.max_tokens:
-            self.limit = f"max_tokens={self.max_tokens}"
-        elif self.limit is None and not has_room(self.folder, rows * row_size):
-            self.limit = DISK_FULL
+    def _limit_of(self, kind: str, rows: int, row_size: int) -> str | None:
+        """The limit that keeps these rows from being stored: one that was reached before, or is by them."""
+        if self.limit is not None:
+            return self.limit
+        if kind in COUNTED_KINDS and self.tokens + rows > self.max_tokens:
+            return f"max_tokens={self.max_tokens}"
+        return None if has_room(self.folder, rows * row_size) else DISK_FULL
+
+    def _stop_at(self, limit: str, rows: int) -> None:
+        """Tells at once which limit was reached: no part may follow, and whoever sends waits for no more."""
+        is_reached = self.limit is None
+        self.limit = limit
+        if is_reached:
+            self.skipped[BEYOND_LIMIT] = self.skipped.get(BEYOND_LIMIT, 0) + rows
+            self._write_record()
         else:
-            return self.limit is not None
-        self._write_record()
-        return True
+            self.count(BEYOND_LIMIT, rows)
 
     def _write_record(self) -> None:
+        self._is_stale, self._attempted = True, time.monotonic()
         try:
             self._replace_record()
+            self._is_stale = False
         except OSError as error:
-            # The former record stands. What has filled the disk may go, and the next part brings it up to date.
-            logger.warning("eagle-parity: the record of %s can't be written: %s", self.rank, error)
+            # The former record stands. What has filled the disk may go: the next forward of ours tries again.
+            self._log.warn(f"the record of {self.rank} can't be written: {error}")
+
+    def _refresh_record(self) -> None:
+        if self._is_stale and time.monotonic() - self._attempted >= RECORD_SECONDS:
+            self._write_record()
 
     def _replace_record(self) -> None:
         with replacing(self.folder / record_name(self.rank)) as temporary:

@@ -81,7 +81,7 @@ class Spool:
         return session in self._sessions and key in self._sessions[session].facts
 
     def count(self, session: str, what: str, rows: int) -> None:
-        """Counts rows that were seen and not stored; the record has the reason at once, the sum after the next part."""
+        """Counts rows that were seen and not stored; the record has the reason at once, and the sum within seconds."""
         if rows and session in self._sessions:
             self._sessions[session].count(what, rows)
 
