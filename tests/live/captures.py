@@ -1,4 +1,4 @@
-"""What the scenarios look at in a capture of a server, and traffic beside it."""
+"""A server captured and compared, what the scenarios look at in that, and traffic beside it."""
 
 from __future__ import annotations
 
@@ -6,11 +6,13 @@ import json
 import random
 import threading
 from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import httpx
 
 from live.tiny_models import BOS
+from live.tool import Ran, run_json
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -18,8 +20,130 @@ if TYPE_CHECKING:
 
     import torch
 
+    from live.servers import Server
+    from live.workshop import Workshop
+
 _SENDERS = 2
 """Threads of traffic: enough to share every batch with it."""
+
+
+@dataclass(frozen=True)
+class CapturedEngine:
+    """An engine as its scenarios use it.
+
+    Attributes:
+        name: the subcommand of ``capture``.
+        engine: for ``--engine``.
+        dtype: of targets and drafts.
+        names_spool: whether ``capture`` is told where the spool is; SGLang's launch says it.
+    """
+
+    name: str
+    engine: str
+    dtype: str
+    names_spool: bool
+
+    def with_engine(self, engine: str) -> CapturedEngine:
+        """The same with other options of the engine."""
+        return replace(self, engine=engine)
+
+    def target(self, workshop: Workshop, family: str = "llama") -> Path:
+        """Of a family."""
+        return workshop.target(family, self.dtype)
+
+    def draft(self, workshop: Workshop, name: str, settings: dict[str, Any]) -> Path:
+        """With these settings in its config."""
+        return workshop.draft(name, settings, dtype=self.dtype)
+
+    def words(self, server: Server, workshop: Workshop, *options: str) -> list[str]:
+        """A capture's command line without its output; the workshop's prompts unless options name other tokens."""
+        words = ["capture", self.name, "--server", server.url, *options]
+        if not {"--replay", "--prompts"} & set(options):
+            words += ["--prompts", str(workshop.prompts())]
+        if self.names_spool:
+            words += ["--spool", str(server.folder / "spool")]
+        return words
+
+    def capture(
+        self, server: Server, workshop: Workshop, output: Path, *options: str, expected: set[int] | None = None
+    ) -> dict[str, Any]:
+        """A capture's own result."""
+        return run_json(*self.words(server, workshop, *options), "--output", str(output), expected=expected).result
+
+    def compare(
+        self, workshop: Workshop, trained: tuple[int, ...], live: Path, *, family: str = "llama", expected: set[int]
+    ) -> Ran:
+        """The live capture against what a trainer would have stored of these boundaries."""
+        sides = [str(workshop.trained(family, self.dtype, trained)), str(live)]
+        reference = str(workshop.reference(family, self.dtype))
+        return run_json("diff-captures", *sides, "--reference", reference, expected=expected)
+
+    def served(
+        self, workshop: Workshop, draft: Path, trained: tuple[int, ...], *, family: str = "llama", expected: set[int]
+    ) -> tuple[list[Any], list[str]]:
+        """The wiring that check-config foresees, and its errors."""
+        words = ["check-config", str(draft), "--target", str(self.target(workshop, family)), "--engine", self.engine]
+        stated = ",".join(str(boundary) for boundary in trained)
+        ran = run_json(*words, "--trained-boundaries", stated, expected=expected)
+        return ran.result["wiring"]["served"][0]["boundaries"], ran.errors
+
+    def wirings(
+        self,
+        server: Server,
+        workshop: Workshop,
+        draft: Path,
+        trained: tuple[int, ...],
+        output: Path,
+        *,
+        expected: set[int],
+    ) -> Wirings:
+        """A server of the Llama target from its start to its end: foreseen, captured, compared.
+
+        Args:
+            server: not started.
+            workshop: of the run.
+            draft: with which it is started.
+            trained: boundaries of the head's training.
+            output: the capture.
+            expected: statuses of check-config and of diff-captures.
+        """
+        foreseen, foretold = self.served(workshop, draft, trained, expected=expected)
+        with server:
+            recorded = self.capture(server, workshop, output)["measurements"]
+        return Wirings(
+            foreseen, foretold, recorded["slots"], self.compare(workshop, trained, output, expected=expected)
+        )
+
+
+@dataclass(frozen=True)
+class Wirings:
+    """The wiring of one server by three ways.
+
+    Attributes:
+        foreseen: by check-config.
+        foretold: its errors.
+        recorded: by the layer set of the running module.
+        compared: diff-captures, which measured it.
+    """
+
+    foreseen: list[Any]
+    foretold: list[str]
+    recorded: list[Any]
+    compared: Ran
+
+    @property
+    def live(self) -> list[Any]:
+        """As it was measured."""
+        wiring: list[Any] = self.compared.result["wiring"]["live"]
+        return wiring
+
+    def __str__(self) -> str:
+        found = self.compared.errors or self.compared.result["verdict"]
+        return f"{found}, live {self.live}, foreseen {self.foreseen} {self.foretold}"
+
+    def check(self, wiring: list[int]) -> None:
+        """All three are this one."""
+        assert self.live == self.recorded == self.foreseen == wiring
 
 
 def manifest(capture: Path) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Scenarios that both engines share: a chat template, conditions, a full disk, a killed server."""
+"""Scenarios that both engines share: a chat template, conditions, traffic, a full disk, a killed server."""
 
 from __future__ import annotations
 
@@ -8,13 +8,16 @@ from typing import TYPE_CHECKING, Any
 
 from eagle_parity.capture.spool.files import TOKEN_FILE
 from eagle_parity.capture.spool.folder import read_token
-from live.captures import manifest, tensors
+from live.captures import manifest, tensors, traffic
 from live.storage import small_disk
 from live.tool import Ran, run_json, run_tool, start_tool
+from live.workshop import LENGTHS
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
+    from live.captures import CapturedEngine
     from live.scenarios import Scenario
     from live.servers import Server
     from live.workshop import Workshop
@@ -60,6 +63,39 @@ def check_conditions(capture: Path, compared: Ran, scenario: Scenario) -> None:
     scenario.find({**found, **manifest(capture)["live"]["skipped_conditions"]})
     assert set(found) == {"batch", "chunk", "prefix"}
     assert compared.errors == []
+
+
+def check_under_traffic(
+    engine: CapturedEngine,
+    server: Server,
+    workshop: Workshop,
+    undisturbed: Path,
+    folder: Path,
+    send: Callable[[list[int]], None],
+    scenario: Scenario,
+) -> None:
+    """A capture while other people's requests share its batches."""
+    scenario.expect("every sequence complete and equal to the undisturbed capture; nobody else's rows stored")
+    with traffic(send) as sent:
+        recorded = engine.capture(server, workshop, folder / "live")["measurements"]
+    during = sent[0]
+    ran = run_json("diff-captures", str(undisturbed), str(folder / "live"))
+    stored = [rank["tokens"] for rank in manifest(folder / "live")["live"]["ranks"]]
+    left = files_left(server)
+    scenario.find(
+        f"{recorded['sequences']} sequences, {ran.result['verdict']}, beside {during} other requests; rows stored"
+        f" {stored}, left in the spool {left}"
+    )
+    assert during > 0
+    assert recorded["sequences"] == len(LENGTHS)
+    assert recorded["incomplete"] == []
+    assert stored == [sum(LENGTHS)] * 2
+    assert left == ["token"]
+
+
+def files_left(server: Server) -> list[str]:
+    """What lies in a server's spool."""
+    return sorted(path.name for path in (server.folder / "spool").iterdir())
 
 
 def spool_of(server: Server) -> str:

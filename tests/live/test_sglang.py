@@ -9,11 +9,18 @@ import pytest
 
 from eagle_parity.capture.launching import EXPORTED_NAME
 from eagle_parity.capture.spool.folder import SPOOL_ENV
-from live.captures import draft_inputs, manifest, traffic, unequal_ranks
+from live.captures import CapturedEngine, draft_inputs, manifest, unequal_ranks
 from live.conftest import SGLANG
-from live.mishaps import check_chat_template, check_conditions, check_full_disk, check_killed
+from live.mishaps import (
+    check_chat_template,
+    check_conditions,
+    check_full_disk,
+    check_killed,
+    check_under_traffic,
+    files_left,
+)
 from live.servers import STAND_INS, WORKER_PATCHES, Server, ServerFailedError, sglang_hook, sglang_server
-from live.tool import Ran, run_json
+from live.tool import run_json
 from live.workshop import CHUNK, LENGTHS
 
 if TYPE_CHECKING:
@@ -23,7 +30,7 @@ if TYPE_CHECKING:
     from live.scenarios import Scenario
     from live.workshop import Workshop
 
-ENGINE = f"sglang@{SGLANG}"
+ENGINE = CapturedEngine("sglang", f"sglang@{SGLANG}", "bfloat16", names_spool=False)
 
 
 def nested(ids: list[int]) -> dict[str, Any]:
@@ -31,25 +38,10 @@ def nested(ids: list[int]) -> dict[str, Any]:
     return {"eagle_config": {"eagle_aux_hidden_state_layer_ids": ids, "use_aux_hidden_state": True}}
 
 
-def capture(server: Server, workshop: Workshop, output: Path, *options: str) -> dict[str, Any]:
-    """A capture's own result."""
-    tokens = [] if "--replay" in options or "--prompts" in options else ["--prompts", str(workshop.prompts())]
-    words = ["capture", "sglang", "--server", server.url, "--output", str(output), *tokens, *options]
-    return run_json(*words).result
-
-
-def compare(workshop: Workshop, family: str, trained: tuple[int, ...], live: Path, *, expected: set[int]) -> Ran:
-    """The live capture against what a trainer would have stored of these boundaries."""
-    sides = [str(workshop.trained(family, "bfloat16", trained)), str(live)]
-    reference = str(workshop.reference(family, "bfloat16"))
-    return run_json("diff-captures", *sides, "--reference", reference, expected=expected)
-
-
-def served(draft: Path, target: Path, trained: str, *, expected: set[int]) -> tuple[list[Any], list[str]]:
-    """The wiring that check-config foresees, and its errors."""
-    words = ["check-config", str(draft), "--target", str(target), "--engine", ENGINE, "--trained-boundaries", trained]
-    ran = run_json(*words, expected=expected)
-    return ran.result["wiring"]["served"][0]["boundaries"], ran.errors
+def plain_server(python: Path, workshop: Workshop, draft: Path, folder: Path, *, family: str = "llama") -> Server:
+    """A server with the hook and no options of its own."""
+    hook = sglang_hook(SGLANG, folder / "spool")
+    return sglang_server(python, ENGINE.target(workshop, family), draft, folder, hook=hook)
 
 
 class TestSpuriousEmbedding:
@@ -58,7 +50,7 @@ class TestSpuriousEmbedding:
     @pytest.fixture(scope="class")
     @classmethod
     def draft(cls, workshop: Workshop) -> Path:
-        return workshop.draft("minus-one", nested([-1, 2, 5]), dtype="bfloat16")
+        return ENGINE.draft(workshop, "minus-one", nested([-1, 2, 5]))
 
     @pytest.fixture(scope="class")
     @classmethod
@@ -72,7 +64,7 @@ class TestSpuriousEmbedding:
         (folder / "hook" / "eagle_parity").mkdir()
         (folder / "hook" / "eagle_parity" / "__init__.py").write_text("raise ImportError('not installed')\n", "utf-8")
         path = os.pathsep.join(str(each) for each in (folder / "hook", *STAND_INS, WORKER_PATCHES))
-        target = workshop.target("llama", "bfloat16")
+        target = ENGINE.target(workshop)
         with sglang_server(sglang, target, draft, folder, hook=hook, environment={"PYTHONPATH": path}) as server:
             yield server
 
@@ -81,11 +73,11 @@ class TestSpuriousEmbedding:
     ) -> None:
         scenario.expect("spurious-embedding in slot 0, exit 1; live wiring (0, 3, 6) as check-config foresaw")
         shards = workshop.shards("llama", "bfloat16", (3, 6, 7))
-        recorded = capture(server, workshop, tmp_path / "live", "--replay", str(shards))
+        recorded = ENGINE.capture(server, workshop, tmp_path / "live", "--replay", str(shards))
         reference = str(workshop.reference("llama", "bfloat16"))
         ran = run_json("diff-captures", str(shards), str(tmp_path / "live"), "--reference", reference, expected={1})
         live = ran.result["wiring"]["live"]
-        foreseen, errors = served(draft, workshop.target("llama", "bfloat16"), "3,6,7", expected={1})
+        foreseen, errors = ENGINE.served(workshop, draft, (3, 6, 7), expected={1})
         scenario.find(
             f"{ran.errors}, exit 1; live {live}, layer set {recorded['measurements']['layer_set']};"
             f" foreseen {foreseen} {errors}"
@@ -96,7 +88,7 @@ class TestSpuriousEmbedding:
 
     def test_exported_hook(self, server: Server, workshop: Workshop, tmp_path: Path, scenario: Scenario) -> None:
         scenario.expect("the exported file records on both ranks where the package can't be imported")
-        recorded = capture(server, workshop, tmp_path / "live", "--sequences", "2")
+        recorded = ENGINE.capture(server, workshop, tmp_path / "live", "--sequences", "2")
         scenario.find(f"{recorded['measurements']['sequences']} sequences of ranks {recorded['measurements']['ranks']}")
         assert recorded["measurements"]["ranks"] == ["tp0", "tp1"]
         assert recorded["measurements"]["sequences"] == 2
@@ -113,10 +105,7 @@ class TestRightIds:
     @pytest.fixture(scope="class")
     @classmethod
     def server(cls, sglang: Path, workshop: Workshop, folder: Path) -> Iterator[Server]:
-        target, draft = (
-            workshop.target("llama", "bfloat16"),
-            workshop.draft("right", nested([2, 5, 6]), dtype="bfloat16"),
-        )
+        target, draft = ENGINE.target(workshop), ENGINE.draft(workshop, "right", nested([2, 5, 6]))
         hook = sglang_hook(SGLANG, folder / "spool")
         options = ["--chunked-prefill-size", str(CHUNK)]
         with sglang_server(sglang, target, draft, folder, hook=hook, options=options) as server:
@@ -125,12 +114,12 @@ class TestRightIds:
     @pytest.fixture(scope="class")
     @classmethod
     def undisturbed(cls, server: Server, workshop: Workshop, folder: Path) -> Path:
-        capture(server, workshop, folder / "undisturbed", "--conditions", "batch,chunk,prefix")
+        ENGINE.capture(server, workshop, folder / "undisturbed", "--conditions", "batch,chunk,prefix")
         return folder / "undisturbed"
 
     def test_parity(self, undisturbed: Path, workshop: Workshop, scenario: Scenario) -> None:
         scenario.expect("pass, exit 0, live (3, 6, 7)")
-        ran = compare(workshop, "llama", (3, 6, 7), undisturbed, expected={0})
+        ran = ENGINE.compare(workshop, (3, 6, 7), undisturbed, expected={0})
         scenario.find(f"{ran.result['verdict']}, exit {ran.status}, live {ran.result['wiring']['live']}")
         assert ran.result["verdict"] == "pass"
         assert ran.result["wiring"]["live"] == [3, 6, 7]
@@ -151,7 +140,7 @@ class TestRightIds:
         assert draft_inputs(undisturbed) == {"equal"}
 
     def test_conditions(self, undisturbed: Path, workshop: Workshop, scenario: Scenario) -> None:
-        check_conditions(undisturbed, compare(workshop, "llama", (3, 6, 7), undisturbed, expected={0}), scenario)
+        check_conditions(undisturbed, ENGINE.compare(workshop, (3, 6, 7), undisturbed, expected={0}), scenario)
 
     def test_acceptance(self, undisturbed: Path, scenario: Scenario) -> None:
         scenario.expect("drafts, drafted and accepted tokens of the capture's own requests")
@@ -163,40 +152,24 @@ class TestRightIds:
         assert not acceptance["other_traffic"]
 
     def test_chat_template(self, server: Server, workshop: Workshop, tmp_path: Path, scenario: Scenario) -> None:
-        check_chat_template("sglang", server, workshop.target("llama", "bfloat16"), tmp_path, scenario)
+        check_chat_template("sglang", server, ENGINE.target(workshop), tmp_path, scenario)
 
     def test_under_traffic(
-        self, server: Server, workshop: Workshop, folder: Path, undisturbed: Path, tmp_path: Path, scenario: Scenario
+        self, server: Server, workshop: Workshop, undisturbed: Path, tmp_path: Path, scenario: Scenario
     ) -> None:
-        scenario.expect("every sequence complete and equal to the undisturbed capture; nobody else's rows stored")
-
         def send(token_ids: list[int]) -> None:
             server.post(
                 "/generate", {"input_ids": token_ids, "sampling_params": {"max_new_tokens": 8, "temperature": 0}}
             )
 
-        with traffic(send) as sent:
-            recorded = capture(server, workshop, tmp_path / "live")["measurements"]
-        during = sent[0]
-        ran = run_json("diff-captures", str(undisturbed), str(tmp_path / "live"))
-        stored = [rank["tokens"] for rank in manifest(tmp_path / "live")["live"]["ranks"]]
-        left = sorted(path.name for path in (folder / "spool").iterdir())
-        scenario.find(
-            f"{recorded['sequences']} sequences, {ran.result['verdict']}, beside {during} other requests; rows stored"
-            f" {stored}, left in the spool {left}"
-        )
-        assert during > 0
-        assert recorded["sequences"] == len(LENGTHS)
-        assert recorded["incomplete"] == []
-        assert stored == [sum(LENGTHS)] * 2
-        assert left == ["token"]
+        check_under_traffic(ENGINE, server, workshop, undisturbed, tmp_path, send, scenario)
 
-    def test_foreign_requests(self, server: Server, folder: Path, scenario: Scenario) -> None:
+    def test_foreign_requests(self, server: Server, scenario: Scenario) -> None:
         scenario.expect("requests without the token's signature leave no file")
         for identifier in ("somebody-else", "eagle-parity.0123456789ab.0123456789abcdef01234567.0"):
             body = {"input_ids": [1, 2, 3], "rid": identifier, "sampling_params": {"max_new_tokens": 2}}
             server.post("/generate", body)
-        left = sorted(path.name for path in (folder / "spool").iterdir())
+        left = files_left(server)
         scenario.find(left)
         assert left == ["token"]
 
@@ -218,10 +191,7 @@ class TestDeepseek:
     @pytest.fixture(scope="class")
     @classmethod
     def server(cls, sglang: Path, workshop: Workshop, spool: Path) -> Iterator[Server]:
-        target, draft = (
-            workshop.target("deepseek", "bfloat16"),
-            workshop.draft("deepseek", nested([2, 5, 7]), dtype="bfloat16"),
-        )
+        target, draft = ENGINE.target(workshop, "deepseek"), ENGINE.draft(workshop, "deepseek", nested([2, 5, 7]))
         flags = sglang_hook(SGLANG, spool)
         hook = flags[flags.index("--forward-hooks") + 2 :]
         environment = {SPOOL_ENV: str(spool), "EAGLE_PARITY_TEST_MLA": "1"}
@@ -232,10 +202,10 @@ class TestDeepseek:
         self, server: Server, spool: Path, workshop: Workshop, tmp_path: Path, scenario: Scenario
     ) -> None:
         scenario.expect("live (2, 5, 7): this release adds one only where the first id is 1; plugin, no flag")
-        recorded = capture(server, workshop, tmp_path / "live", "--spool", str(spool))["measurements"]
-        ran = compare(workshop, "deepseek", (2, 5, 7), tmp_path / "live", expected={0})
-        draft = workshop.draft("deepseek", nested([2, 5, 7]), dtype="bfloat16")
-        foreseen, errors = served(draft, workshop.target("deepseek", "bfloat16"), "2,5,7", expected={0})
+        recorded = ENGINE.capture(server, workshop, tmp_path / "live", "--spool", str(spool))["measurements"]
+        ran = ENGINE.compare(workshop, (2, 5, 7), tmp_path / "live", family="deepseek", expected={0})
+        draft = ENGINE.draft(workshop, "deepseek", nested([2, 5, 7]))
+        foreseen, errors = ENGINE.served(workshop, draft, (2, 5, 7), family="deepseek", expected={0})
         scenario.find(
             f"{ran.result['verdict']}, live {ran.result['wiring']['live']}, foreseen {foreseen} {errors},"
             f" ranks {recorded['ranks']}, {recorded['tap']}"
@@ -251,17 +221,12 @@ class TestTopLevelIds:
 
     def test_default_wiring(self, sglang: Path, workshop: Workshop, tmp_path: Path, scenario: Scenario) -> None:
         scenario.expect("live is the default (2, 4, 5), layer-mismatch, and check-config had said so")
-        draft, target = (
-            workshop.draft("top-level", {"eagle_aux_hidden_state_layer_ids": [2, 5, 6]}, dtype="bfloat16"),
-            workshop.target("llama", "bfloat16"),
-        )
-        foreseen, errors = served(draft, target, "3,6,7", expected={1})
-        with sglang_server(sglang, target, draft, tmp_path, hook=sglang_hook(SGLANG, tmp_path / "spool")) as server:
-            recorded = capture(server, workshop, tmp_path / "live")["measurements"]
-        ran = compare(workshop, "llama", (3, 6, 7), tmp_path / "live", expected={1})
-        scenario.find(f"{ran.errors}, live {ran.result['wiring']['live']}, foreseen {foreseen} {errors}")
-        assert ran.result["wiring"]["live"] == recorded["slots"] == foreseen == [2, 4, 5]
-        assert set(ran.errors) == {"layer-mismatch"}
+        draft = ENGINE.draft(workshop, "top-level", {"eagle_aux_hidden_state_layer_ids": [2, 5, 6]})
+        server = plain_server(sglang, workshop, draft, tmp_path)
+        found = ENGINE.wirings(server, workshop, draft, (3, 6, 7), tmp_path / "live", expected={1})
+        scenario.find(found)
+        found.check([2, 4, 5])
+        assert set(found.compared.errors) == {"layer-mismatch"}
 
 
 @pytest.mark.full
@@ -270,17 +235,12 @@ class TestUnsortedIds:
 
     def test_sorted_order(self, sglang: Path, workshop: Workshop, tmp_path: Path, scenario: Scenario) -> None:
         scenario.expect("live (3, 6, 7), slot-order against a head trained on (7, 3, 6)")
-        draft, target = (
-            workshop.draft("unsorted", nested([6, 2, 5]), dtype="bfloat16"),
-            workshop.target("llama", "bfloat16"),
-        )
-        foreseen, errors = served(draft, target, "7,3,6", expected={1})
-        with sglang_server(sglang, target, draft, tmp_path, hook=sglang_hook(SGLANG, tmp_path / "spool")) as server:
-            recorded = capture(server, workshop, tmp_path / "live")["measurements"]
-        ran = compare(workshop, "llama", (7, 3, 6), tmp_path / "live", expected={1})
-        scenario.find(f"{ran.errors}, live {ran.result['wiring']['live']}, foreseen {foreseen} {errors}")
-        assert ran.result["wiring"]["live"] == recorded["slots"] == foreseen == [3, 6, 7]
-        assert ran.errors == ["slot-order"]
+        draft = ENGINE.draft(workshop, "unsorted", nested([6, 2, 5]))
+        server = plain_server(sglang, workshop, draft, tmp_path)
+        found = ENGINE.wirings(server, workshop, draft, (7, 3, 6), tmp_path / "live", expected={1})
+        scenario.find(found)
+        found.check([3, 6, 7])
+        assert found.compared.errors == ["slot-order"]
 
 
 @pytest.mark.full
@@ -295,15 +255,12 @@ class TestAttentionData:
     )
     def test_rank_groups(self, sglang: Path, workshop: Workshop, tmp_path: Path, scenario: Scenario) -> None:
         scenario.expect("each sequence from its own group of ranks, no finding about ranks")
-        draft, target = (
-            workshop.draft("right", nested([2, 5, 6]), dtype="bfloat16"),
-            workshop.target("llama", "bfloat16"),
-        )
+        draft, target = ENGINE.draft(workshop, "right", nested([2, 5, 6])), ENGINE.target(workshop)
         options = ["--enable-dp-attention", "--dp-size", "2"]
         hook = sglang_hook(SGLANG, tmp_path / "spool")
         with sglang_server(sglang, target, draft, tmp_path, hook=hook, options=options) as server:
-            recorded = capture(server, workshop, tmp_path / "live", "--conditions", "batch")["measurements"]
-        ran = compare(workshop, "llama", (3, 6, 7), tmp_path / "live", expected={0})
+            recorded = ENGINE.capture(server, workshop, tmp_path / "live", "--conditions", "batch")["measurements"]
+        ran = ENGINE.compare(workshop, (3, 6, 7), tmp_path / "live", expected={0})
         live = manifest(tmp_path / "live")
         groups = {rank["group"]: rank["group_size"] for rank in live["live"]["ranks"]}
         ranks = sorted({tuple(sequence["ranks"]) for sequence in live["sequences"]})
@@ -321,12 +278,9 @@ class TestQwen3:
 
     def test_parity(self, sglang: Path, workshop: Workshop, tmp_path: Path, scenario: Scenario) -> None:
         scenario.expect("live (3, 6, 7), pass")
-        draft, target = (
-            workshop.draft("right", nested([2, 5, 6]), dtype="bfloat16"),
-            workshop.target("qwen3", "bfloat16"),
-        )
-        with sglang_server(sglang, target, draft, tmp_path, hook=sglang_hook(SGLANG, tmp_path / "spool")) as server:
-            recorded = capture(server, workshop, tmp_path / "live")["measurements"]
-        ran = compare(workshop, "qwen3", (3, 6, 7), tmp_path / "live", expected={0})
+        draft = ENGINE.draft(workshop, "right", nested([2, 5, 6]))
+        with plain_server(sglang, workshop, draft, tmp_path, family="qwen3") as server:
+            recorded = ENGINE.capture(server, workshop, tmp_path / "live")["measurements"]
+        ran = ENGINE.compare(workshop, (3, 6, 7), tmp_path / "live", family="qwen3", expected={0})
         scenario.find(f"{ran.result['verdict']}, live {ran.result['wiring']['live']}, {recorded['target_class']}")
         assert ran.result["wiring"]["live"] == recorded["slots"] == [3, 6, 7]

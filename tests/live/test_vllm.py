@@ -10,11 +10,17 @@ import httpx
 import pytest
 
 from eagle_parity.capture.servers.vllm import VllmServer
-from live.captures import draft_inputs, manifest, tensors, traffic, unequal_ranks
+from live.captures import CapturedEngine, draft_inputs, manifest, tensors, unequal_ranks
 from live.conftest import VLLM
-from live.mishaps import check_chat_template, check_conditions, check_full_disk, check_killed
+from live.mishaps import (
+    check_chat_template,
+    check_conditions,
+    check_full_disk,
+    check_killed,
+    check_under_traffic,
+)
 from live.servers import Server, vllm_hook, vllm_server
-from live.tool import Ran, run_json
+from live.tool import run_json
 from live.workshop import CHUNK, LENGTHS
 
 if TYPE_CHECKING:
@@ -24,8 +30,8 @@ if TYPE_CHECKING:
     from live.scenarios import Scenario
     from live.workshop import Workshop
 
-DTYPE = "float32"
-"""vLLM computes in fp32 as well, where a difference of a millionth shows."""
+ENGINE = CapturedEngine("vllm", f"vllm@{VLLM}:runner=v1,impl=native", "float32", names_spool=True)
+"""vLLM computes in fp32 as well, where a difference of a millionth shows; v1 is the runner that a CPU has."""
 TEST_PLUGIN = "eagle_parity_test"
 GENERATED = 24
 """Tokens behind each prompt: enough for a dozen verifications."""
@@ -50,32 +56,16 @@ def launch(
     hook = vllm_hook(VLLM, folder / "spool")
     # The printed value names the plugin alone; the tests' own is beside it.
     hook["VLLM_PLUGINS"] += f",{TEST_PLUGIN}"
-    target = workshop.target("llama", DTYPE)
-    return vllm_server(python, target, draft, folder, hook=hook, options=options, environment=environment, dtype=DTYPE)
-
-
-def capture(
-    server: Server, workshop: Workshop, output: Path, *options: str, expected: set[int] | None = None
-) -> dict[str, Any]:
-    """A capture's own result."""
-    words = ["capture", "vllm", "--server", server.url, "--output", str(output), "--prompts", str(workshop.prompts())]
-    return run_json(*words, "--spool", str(server.folder / "spool"), *options, expected=expected).result
-
-
-def compare(workshop: Workshop, trained: tuple[int, ...], live: Path, *, expected: set[int]) -> Ran:
-    """The live capture against what a trainer would have stored of these boundaries."""
-    sides = [str(workshop.trained("llama", DTYPE, trained)), str(live)]
-    return run_json("diff-captures", *sides, "--reference", str(workshop.reference("llama", DTYPE)), expected=expected)
-
-
-def served(
-    workshop: Workshop, draft: Path, trained: str, *, implementation: str = "native", expected: set[int]
-) -> tuple[list[Any], list[str]]:
-    """The wiring that check-config foresees for the runner that a CPU has, and its errors."""
-    engine = f"vllm@{VLLM}:runner=v1,impl={implementation}"
-    words = ["check-config", str(draft), "--target", str(workshop.target("llama", DTYPE)), "--engine", engine]
-    ran = run_json(*words, "--trained-boundaries", trained, expected=expected)
-    return ran.result["wiring"]["served"][0]["boundaries"], ran.errors
+    return vllm_server(
+        python,
+        ENGINE.target(workshop),
+        draft,
+        folder,
+        hook=hook,
+        options=options,
+        environment=environment,
+        dtype=ENGINE.dtype,
+    )
 
 
 def on_every_rank(server: Server, method: str, **arguments: Any) -> list[Any]:
@@ -122,7 +112,7 @@ class TestRightIds:
     @pytest.fixture(scope="class")
     @classmethod
     def server(cls, vllm: Path, workshop: Workshop, folder: Path) -> Iterator[Server]:
-        draft = workshop.draft("right", top_level([3, 6, 7]), dtype=DTYPE)
+        draft = ENGINE.draft(workshop, "right", top_level([3, 6, 7]))
         options = ["--enforce-eager", "--max-num-batched-tokens", str(CHUNK)]
         with launch(vllm, workshop, draft, folder, *options, environment={"VLLM_SERVER_DEV_MODE": "1"}) as server:
             yield server
@@ -130,7 +120,7 @@ class TestRightIds:
     @pytest.fixture(scope="class")
     @classmethod
     def undisturbed(cls, server: Server, workshop: Workshop, folder: Path) -> Path:
-        capture(server, workshop, folder / "undisturbed", "--conditions", "batch,chunk,prefix")
+        ENGINE.capture(server, workshop, folder / "undisturbed", "--conditions", "batch,chunk,prefix")
         return folder / "undisturbed"
 
     def test_switched_off(self, server: Server, folder: Path, scenario: Scenario) -> None:
@@ -154,9 +144,9 @@ class TestRightIds:
 
     def test_parity(self, undisturbed: Path, workshop: Workshop, scenario: Scenario) -> None:
         scenario.expect("pass, exit 0, live (3, 6, 7) as check-config foresaw")
-        ran = compare(workshop, (3, 6, 7), undisturbed, expected={0})
-        draft = workshop.draft("right", top_level([3, 6, 7]), dtype=DTYPE)
-        foreseen, errors = served(workshop, draft, "3,6,7", expected={0})
+        ran = ENGINE.compare(workshop, (3, 6, 7), undisturbed, expected={0})
+        draft = ENGINE.draft(workshop, "right", top_level([3, 6, 7]))
+        foreseen, errors = ENGINE.served(workshop, draft, (3, 6, 7), expected={0})
         scenario.find(f"{ran.result['verdict']}, live {ran.result['wiring']['live']}, foreseen {foreseen} {errors}")
         assert ran.result["verdict"] == "pass"
         assert ran.result["wiring"]["live"] == foreseen == [3, 6, 7]
@@ -171,7 +161,7 @@ class TestRightIds:
         assert draft_inputs(undisturbed) == {"equal"}
 
     def test_conditions(self, undisturbed: Path, workshop: Workshop, scenario: Scenario) -> None:
-        check_conditions(undisturbed, compare(workshop, (3, 6, 7), undisturbed, expected={0}), scenario)
+        check_conditions(undisturbed, ENGINE.compare(workshop, (3, 6, 7), undisturbed, expected={0}), scenario)
 
     def test_acceptance(self, undisturbed: Path, scenario: Scenario) -> None:
         scenario.expect("the server's own counts around the capture")
@@ -181,53 +171,37 @@ class TestRightIds:
         assert acceptance["draft_tokens"] == 3 * acceptance["drafts"]
 
     def test_chat_template(self, server: Server, workshop: Workshop, tmp_path: Path, scenario: Scenario) -> None:
-        check_chat_template("vllm", server, workshop.target("llama", DTYPE), tmp_path, scenario)
+        check_chat_template("vllm", server, ENGINE.target(workshop), tmp_path, scenario)
 
     def test_under_traffic(
-        self, server: Server, workshop: Workshop, folder: Path, undisturbed: Path, tmp_path: Path, scenario: Scenario
+        self, server: Server, workshop: Workshop, undisturbed: Path, tmp_path: Path, scenario: Scenario
     ) -> None:
-        scenario.expect("every sequence complete and equal to the undisturbed capture; nobody else's rows stored")
-
         def send(token_ids: list[int]) -> None:
             server.post("/v1/completions", {"model": "target", "prompt": token_ids, "max_tokens": 8, "temperature": 0})
 
-        with traffic(send) as sent:
-            recorded = capture(server, workshop, tmp_path / "live")["measurements"]
-        during = sent[0]
-        ran = run_json("diff-captures", str(undisturbed), str(tmp_path / "live"))
-        stored = [rank["tokens"] for rank in manifest(tmp_path / "live")["live"]["ranks"]]
-        left = sorted(path.name for path in (folder / "spool").iterdir())
-        scenario.find(
-            f"{recorded['sequences']} sequences, {ran.result['verdict']}, beside {during} other requests; rows stored"
-            f" {stored}, left in the spool {left}"
-        )
-        assert during > 0
-        assert recorded["sequences"] == len(LENGTHS)
-        assert recorded["incomplete"] == []
-        assert stored == [sum(LENGTHS)] * 2
-        assert left == ["token"]
+        check_under_traffic(ENGINE, server, workshop, undisturbed, tmp_path, send, scenario)
 
     def test_partial_sums(self, server: Server, workshop: Workshop, tmp_path: Path, scenario: Scenario) -> None:
         scenario.expect("a tap before the all-reduce of the MLP: rank-partial")
         with fault(server, "partial"):
-            capture(server, workshop, tmp_path / "live", expected={0, 1})
-        ran = compare(workshop, (3, 6, 7), tmp_path / "live", expected={1})
+            ENGINE.capture(server, workshop, tmp_path / "live", expected={0, 1})
+        ran = ENGINE.compare(workshop, (3, 6, 7), tmp_path / "live", expected={1})
         scenario.find(f"{ran.errors}: {ran.result['findings'][0]['message'][:160]}")
         assert ran.errors == ["rank-partial"]
 
     def test_sharded(self, server: Server, workshop: Workshop, tmp_path: Path, scenario: Scenario) -> None:
         scenario.expect("each rank holds half of the hidden dimension: rank-sharded")
         with fault(server, "sharded"):
-            capture(server, workshop, tmp_path / "live", expected={0, 1})
-        ran = compare(workshop, (3, 6, 7), tmp_path / "live", expected={1})
+            ENGINE.capture(server, workshop, tmp_path / "live", expected={0, 1})
+        ran = ENGINE.compare(workshop, (3, 6, 7), tmp_path / "live", expected={1})
         scenario.find(f"{ran.errors}: {ran.result['findings'][0]['message'][:160]}")
         assert ran.errors == ["rank-sharded"]
 
     def test_diverged(self, server: Server, workshop: Workshop, tmp_path: Path, scenario: Scenario) -> None:
         scenario.expect(f"rank-divergence from position {FIRST_DIVERGED} on (a patch makes it)")
         with fault(server, "diverged"):
-            capture(server, workshop, tmp_path / "live", expected={1})
-        ran = compare(workshop, (3, 6, 7), tmp_path / "live", expected={1})
+            ENGINE.capture(server, workshop, tmp_path / "live", expected={1})
+        ran = ENGINE.compare(workshop, (3, 6, 7), tmp_path / "live", expected={1})
         found = ran.finding("rank-divergence") if "rank-divergence" in ran.errors else {}
         scenario.find(f"{ran.errors}: {found.get('message')}")
         assert ran.errors == ["rank-divergence"]
@@ -238,8 +212,7 @@ class TestRightIds:
             "at temperature 0.6 the ranks sample different tokens: rank-divergence with the first request and position,"
             " exit 1; greedily they choose the same, exit 0"
         )
-        words = ["capture", "vllm", "--server", server.url, "--spool", str(server.folder / "spool")]
-        words += ["--prompts", str(workshop.prompts()), "--conditions", "generate", "--generate", str(GENERATED)]
+        words = ENGINE.words(server, workshop, "--conditions", "generate", "--generate", str(GENERATED))
         greedy = run_json(*words, "--output", str(tmp_path / "greedy"), expected={0})
         sampled = run_json(*words, "--output", str(tmp_path / "sampled"), "--temperature", "0.6", expected={0, 1})
         alike, other = chosen_tokens(tmp_path / "greedy"), chosen_tokens(tmp_path / "sampled")
@@ -260,7 +233,7 @@ class TestRightIds:
         assert [(each["sequence"], each["position"]) for each in told["first"]] == places[: len(told["first"])]
         assert told["diverged_sequences"] == len(places)
         assert f"first in {places[0][0]} at position {places[0][1]}" in found["message"]
-        compared = compare(workshop, (3, 6, 7), tmp_path / "sampled", expected={1})
+        compared = ENGINE.compare(workshop, (3, 6, 7), tmp_path / "sampled", expected={1})
         assert compared.errors == ["rank-divergence"]
 
     def test_full_disk(self, server: Server, workshop: Workshop, tmp_path: Path, scenario: Scenario) -> None:
@@ -277,30 +250,23 @@ class TestUnsortedIds:
         eager = shutil.which("g++") is None
         mode = "eager, there is no g++" if eager else "compiled"
         scenario.expect(f"live (3, 6, 7), slot-order against a head trained on (7, 3, 6); {mode}")
-        draft = workshop.draft("unsorted", top_level([7, 3, 6]), dtype=DTYPE)
-        foreseen, errors = served(workshop, draft, "7,3,6", expected={1})
-        with launch(vllm, workshop, draft, tmp_path, *(["--enforce-eager"] if eager else [])) as server:
-            recorded = capture(server, workshop, tmp_path / "live")["measurements"]
-        ran = compare(workshop, (7, 3, 6), tmp_path / "live", expected={1})
+        draft = ENGINE.draft(workshop, "unsorted", top_level([7, 3, 6]))
+        server = launch(vllm, workshop, draft, tmp_path, *(["--enforce-eager"] if eager else []))
+        found = ENGINE.wirings(server, workshop, draft, (7, 3, 6), tmp_path / "live", expected={1})
         settings = manifest(tmp_path / "live")["live"]["settings"]
-        scenario.find(
-            f"{ran.errors}, live {ran.result['wiring']['live']}, foreseen {foreseen} {errors}; enforce_eager"
-            f" {settings['enforce_eager']}"
-        )
-        assert ran.result["wiring"]["live"] == recorded["slots"] == foreseen == [3, 6, 7]
-        assert ran.errors == ["slot-order"]
+        scenario.find(f"{found}; enforce_eager {settings['enforce_eager']}")
+        found.check([3, 6, 7])
+        assert found.compared.errors == ["slot-order"]
         assert settings["enforce_eager"] is eager
 
     def test_transformers_order(self, vllm: Path, workshop: Workshop, tmp_path: Path, scenario: Scenario) -> None:
         scenario.expect("--model-impl transformers keeps the list's order: live (7, 3, 6), pass")
-        draft = workshop.draft("unsorted", top_level([7, 3, 6]), dtype=DTYPE)
-        foreseen, errors = served(workshop, draft, "7,3,6", implementation="transformers", expected={0})
-        options = ["--enforce-eager", "--model-impl", "transformers"]
-        with launch(vllm, workshop, draft, tmp_path, *options) as server:
-            recorded = capture(server, workshop, tmp_path / "live")["measurements"]
-        ran = compare(workshop, (7, 3, 6), tmp_path / "live", expected={0})
-        scenario.find(f"{ran.result['verdict']}, live {ran.result['wiring']['live']}, foreseen {foreseen} {errors}")
-        assert ran.result["wiring"]["live"] == recorded["slots"] == foreseen == [7, 3, 6]
+        draft = ENGINE.draft(workshop, "unsorted", top_level([7, 3, 6]))
+        engine = ENGINE.with_engine(f"vllm@{VLLM}:runner=v1,impl=transformers")
+        server = launch(vllm, workshop, draft, tmp_path, "--enforce-eager", "--model-impl", "transformers")
+        found = engine.wirings(server, workshop, draft, (7, 3, 6), tmp_path / "live", expected={0})
+        scenario.find(found)
+        found.check([7, 3, 6])
 
 
 @pytest.mark.full
@@ -328,12 +294,10 @@ class TestOtherIds:
         errors: set[str],
     ) -> None:
         scenario.expect(f"live {wiring}, {', '.join(errors) or 'pass'}")
-        draft = workshop.draft(name, settings, dtype=DTYPE)
+        draft = ENGINE.draft(workshop, name, settings)
+        server = launch(vllm, workshop, draft, tmp_path, "--enforce-eager")
         status = {1} if errors else {0}
-        foreseen, foretold = served(workshop, draft, "3,6,7", expected=status)
-        with launch(vllm, workshop, draft, tmp_path, "--enforce-eager") as server:
-            recorded = capture(server, workshop, tmp_path / "live")["measurements"]
-        ran = compare(workshop, (3, 6, 7), tmp_path / "live", expected=status)
-        scenario.find(f"{ran.errors}, live {ran.result['wiring']['live']}, foreseen {foreseen} {foretold}")
-        assert ran.result["wiring"]["live"] == recorded["slots"] == foreseen == wiring
-        assert set(ran.errors) == errors
+        found = ENGINE.wirings(server, workshop, draft, (3, 6, 7), tmp_path / "live", expected=status)
+        scenario.find(found)
+        found.check(wiring)
+        assert set(found.compared.errors) == errors
