@@ -206,6 +206,7 @@ def test_a_request_alone(session: Session, packed: bool) -> None:
     assert facts["parallel"]["tp_rank"] == 1
     assert facts["server"] == {"chunked_prefill_size": 64}
     assert facts["variants"] == {
+        "auxiliary_states": "one packed tensor" if packed else "a list of states",
         "token_ids": "argument",
         "parallel": "distributed.parallel_state",
         "server": "get_global_server_args",
@@ -325,6 +326,16 @@ def test_a_release_that_is_unknown_is_refused_in_the_record(session: Session, ba
     assert session.parts.ranks_of(0) == []
     run(target, [(session.rid(1), 0, 3)])
     assert session.whole(1, 3).forwards == 1
+
+
+@pytest.mark.parametrize("aux", [{"slot": torch.zeros(3, HIDDEN)}, [None], SimpleNamespace(states=[])])
+def test_auxiliary_states_in_a_way_that_is_unknown_are_refused(session: Session, aux: Any) -> None:
+    target = Target()
+    hook(target, session.spool)
+    given = forward_batch([session.rid(0)], [3], positions=torch.arange(3))
+    target.logits_processor(torch.arange(3), torch.zeros(3, HIDDEN), None, given, aux)
+    assert "neither a tensor nor a list of them" in session.content["failures"][0]
+    assert session.parts.ranks_of(0) == []
 
 
 def test_batches_without_request_ids_end_the_hook(session: Session, caplog: pytest.LogCaptureFixture) -> None:

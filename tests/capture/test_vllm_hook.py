@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import contextlib
 import functools
 import json
 import sys
@@ -403,9 +404,12 @@ def test_a_limit_is_told_in_the_forward_that_reaches_it(
     told: list[Any] = []
     drafter = runner.drafter if kind == "v1" else runner.speculator
     combine = drafter.model.combine_hidden_states
-    monkeypatch.setitem(
-        vars(drafter.model), "combine_hidden_states", lambda states: (told.append(session.content), combine(states))[1]
-    )
+
+    def look(hidden_states: torch.Tensor) -> Any:
+        told.append(session.content)
+        return combine(hidden_states)
+
+    monkeypatch.setitem(vars(drafter.model), "combine_hidden_states", look)
     runner.step([(session.rid(1), 0, 3, 3)])
     assert [record["limit"] for record in told] == ["max_tokens=5"]  # before the draft runs
     assert session.content["skipped"] == {"rows beyond the limit": 3}
@@ -707,14 +711,136 @@ def test_the_methods_are_added_once(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize(
-    ("target", "found"),
+    ("target", "found", "way"),
     [
-        (Target(), {"list": [2, 4, 6]}),
-        (SimpleNamespace(language_model=Target()), {"list": [2, 4, 6]}),
-        (SimpleNamespace(get_language_model=Target), {"list": [2, 4, 6]}),
-        (SimpleNamespace(_output_aux_hidden_states_kwargs={"layer_4": 1, "layer_2": 1}), {"list": [4, 2]}),
-        (SimpleNamespace(), None),
+        (Target(), [2, 4, 6], "model.aux_hidden_state_layers"),
+        (SimpleNamespace(language_model=Target()), [2, 4, 6], "language_model.model.aux_hidden_state_layers"),
+        (SimpleNamespace(get_language_model=Target), [2, 4, 6], "get_language_model().model.aux_hidden_state_layers"),
+        (SimpleNamespace(aux_hidden_state_layers=(1,)), [1], "aux_hidden_state_layers"),
+        (
+            SimpleNamespace(_output_aux_hidden_states_kwargs={"layer_4": 1, "layer_2": 1}),
+            [4, 2],
+            "_output_aux_hidden_states_kwargs",
+        ),
+        (SimpleNamespace(), None, "none"),
     ],
 )
-def test_layer_sets(target: Any, found: dict[str, list[int]] | None) -> None:
-    assert layer_set(target) == found
+def test_layer_sets(target: Any, found: list[int] | None, way: str) -> None:
+    assert layer_set(target) == (None if found is None else {"list": found}, way)
+
+
+def test_the_record_says_by_which_ways_this_release_was_read(server: tuple[Any, Any, Session]) -> None:
+    worker, runner, session = server
+    runner.step([(session.rid(0), 0, 3, 3)])
+    ways = session.content["facts"]["variants"]
+    assert ways == worker.eagle_parity_info()["variants"]
+    is_v1 = isinstance(runner, V1Runner)
+    expected = {
+        "runner": "V1",
+        "drafter": "model_runner.drafter",
+        "draft_model": "drafter.model",
+        "positions": "model_runner._get_positions()",
+        "auxiliary_states": "propose_draft_token_ids(aux_hidden_states)",
+    }
+    if not is_v1:
+        expected = {
+            "runner": "V2",
+            "drafter": "model_runner.speculator",
+            "draft_model": "speculator.model",
+            "positions": "input_batch.positions",
+            "auxiliary_states": "propose(aux_hidden_states)",
+        }
+    assert ways.items() >= expected.items()
+    assert (ways["target"], ways["layer_set"]) == ("get_model()", "model.aux_hidden_state_layers")
+    assert "sampled_ids" not in ways
+
+
+@pytest.mark.parametrize(
+    ("kind", "way"),
+    [
+        ("v1", "sampled_token_ids, a tensor"),
+        ("v1-lists", "sampled_token_ids, lists"),
+        ("v2", "num_rejected, last_sampled"),
+    ],
+)
+def test_the_record_says_how_sampled_ids_came(spool: Path, kind: str, way: str) -> None:
+    runner: Any = V2Runner() if kind == "v2" else V1Runner()
+    if kind == "v1-lists":
+        runner.padded_batch = False
+    session, other = generating(runner, spool), Session(spool)
+    runner.step([(session.rid(0), 0, 3, 3), (other.rid(0), 0, 3, 3)], sampled=[[103], [103]])
+    runner.step([(session.rid(0), 3, 4, 3), (other.rid(0), 3, 4, 3)], sampled=[[104], [104]])
+    for one in (session, other):
+        assert one.content["facts"]["variants"]["sampled_ids"] == way
+
+
+def test_the_ways_through_what_is_around_the_models_are_told() -> None:
+    class Wrapper:
+        def __init__(self, model: Any) -> None:
+            self.model = model
+
+        def unwrap(self) -> Any:
+            return self.model
+
+    runner = V1Runner()
+    head = runner.drafter.model
+    vars(runner)["model"] = Wrapper(SimpleNamespace(runnable=runner.model))
+    vars(runner.drafter)["model"] = SimpleNamespace(runnable=head, combine_hidden_states=head.combine_hidden_states)
+    ways = worker_of(runner).eagle_parity_start()["variants"]
+    assert ways["target"] == "get_model().unwrap().runnable"
+    assert ways["draft_model"] == "drafter.model.runnable"
+
+
+@pytest.mark.parametrize(
+    "gone", ["input_ids.gpu", "_get_positions", "input_batch.req_ids", "input_batch.num_prompt_tokens"]
+)
+def test_a_v1_runner_that_lacks_what_is_read_is_refused_at_the_start(gone: str) -> None:
+    class Other(V1Runner):
+        if gone == "_get_positions":
+
+            @property
+            def _get_positions(self) -> Any:  # as if it weren't there
+                raise AttributeError("_get_positions")
+
+    runner = Other()
+    owner, _, name = gone.rpartition(".")
+    if owner:
+        delattr(getattr(runner, owner), name)
+    worker = worker_of(runner)
+    told = worker.eagle_parity_start()["error"]
+    assert f"Other has no {gone}" in told
+    assert "the hook knows 0.25.0 to 0.32.0" in told
+    assert "propose_draft_token_ids" not in vars(runner)
+
+
+@pytest.mark.parametrize("aux", [torch.zeros(1, HIDDEN), {"0": torch.zeros(3, HIDDEN)}, [None]])
+def test_auxiliary_states_in_a_way_that_is_unknown_are_refused(spool: Path, aux: Any) -> None:
+    runner = V2Runner()
+    assert "error" not in worker_of(runner).eagle_parity_start()
+    session = Session(spool)
+    batch = SimpleNamespace(
+        req_ids=[session.rid(0)],
+        num_reqs=1,
+        query_start_loc_np=[0, 3],
+        prefill_len_np=[3],
+        input_ids=torch.arange(3),
+        positions=torch.arange(3),
+    )
+    arguments = {"aux_hidden_states": aux, "last_hidden_states": torch.zeros(3, HIDDEN), "input_batch": batch}
+    with contextlib.suppress(TypeError, RuntimeError):  # the stand-in can't concatenate it either
+        runner.speculator.propose(**arguments)
+    assert "not a list of states" in session.content["failures"][0]
+    assert session.parts.ranks_of(0) == []
+
+
+def test_sampled_ids_in_a_way_that_is_unknown_are_refused(spool: Path) -> None:
+    runner = V1Runner()
+    session = generating(runner, spool)
+    runner.step([(session.rid(0), 0, 3, 3)], sampled=[[103]])
+    metadata = SimpleNamespace(query_start_loc_cpu=torch.tensor([0, 1]), num_actual_tokens=1)
+    runner.positions[:1] = 3
+    count = SimpleNamespace(total_num_scheduled_tokens=1)
+    runner.propose_draft_token_ids(
+        count, torch.zeros(1, HIDDEN), states(torch.arange(3, 4), 0), metadata, SimpleNamespace()
+    )
+    assert "sampled_token_ids is a SimpleNamespace" in session.content["failures"][0]

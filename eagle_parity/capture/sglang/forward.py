@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
     import torch
 
+KNOWN_RELEASES = "0.5.10 to 0.5.23"
 PREFILL_MODES = frozenset({"EXTEND", "MIXED"})
 """``ForwardMode`` of a prompt's rows. What verification and decoding give belongs to drafts that may be rejected."""
 _AUX, _FORWARD_BATCH, _HIDDEN, _INPUT_IDS = 4, 3, 1, 0
@@ -50,10 +51,23 @@ class Forward:
         hidden: torch.Tensor = self._args[_HIDDEN]
         return hidden
 
-    @property
-    def aux(self) -> Any:
-        """The auxiliary states: a list of ``[n, H]``, one ``[n, K * H]``, or None."""
-        return self._args[_AUX] if len(self._args) > _AUX else None
+    def aux(self) -> tuple[dict[str, torch.Tensor], str]:
+        """The auxiliary states as a part names them, none where none are handed over; and in which way they came.
+
+        Raises:
+            UnknownReleaseError: they come in another way: its parts needn't be slots.
+        """
+        aux = self._args[_AUX] if len(self._args) > _AUX else None
+        if aux is None:
+            return {}, "none"
+        if hasattr(aux, "shape"):
+            return {"packed": aux}, "one packed tensor"
+        if isinstance(aux, list | tuple) and all(hasattr(slot, "shape") for slot in aux):
+            return {f"slot.{index}": slot for index, slot in enumerate(aux)}, "a list of states"
+        raise UnknownReleaseError(
+            f"the auxiliary states are a {type(aux).__name__}, neither a tensor nor a list of them; the hook knows"
+            f" SGLang {KNOWN_RELEASES}"
+        )
 
     @property
     def mode(self) -> str:
@@ -82,7 +96,7 @@ class Forward:
     def _attribute(self, name: str) -> Any:
         if not hasattr(self.batch, name):
             raise UnknownReleaseError(
-                f"{type(self.batch).__name__} has no {name}; the hook knows SGLang 0.5.10 to 0.5.23"
+                f"{type(self.batch).__name__} has no {name}; the hook knows SGLang {KNOWN_RELEASES}"
             )
         return getattr(self.batch, name)
 

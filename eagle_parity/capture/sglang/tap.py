@@ -112,16 +112,15 @@ class Tap:
 
     def _target_states(self, forward: Forward) -> dict[str, torch.Tensor] | str:
         """The auxiliary states, what is recorded beside them, and the last one; or why they aren't there."""
-        beside, aux = self.beside.take(self.inner), forward.aux
-        if aux is None:
+        beside, (aux, _) = self.beside.take(self.inner), forward.aux()
+        if not aux:
             return (
                 "the target hands over no auxiliary states: this server runs no EAGLE-3 head, and captures by no list"
                 " of ids"
             )
         if isinstance(beside, str):
             return beside
-        states = {"packed": aux} if hasattr(aux, "shape") else {f"slot.{i}": slot for i, slot in enumerate(aux)}
-        return {**states, **beside, "last_state": forward.hidden_states}
+        return {**aux, **beside, "last_state": forward.hidden_states}
 
     def _draft_input(self) -> dict[str, torch.Tensor]:
         return {} if self.fc_input is None else {"draft_input": self.fc_input}
@@ -155,19 +154,18 @@ class Tap:
     def _facts(self, forward: Forward, *, is_draft: bool) -> dict[str, Any]:
         if is_draft:
             return {"draft": draft_facts(self.inner, self.fc)}
-        hidden, aux = forward.hidden_states, forward.aux
+        hidden, (_, aux_from) = forward.hidden_states, forward.aux()
         server, server_from = server_facts()
         return {
             "engine": {"name": "sglang", "version": engine_version()},
             "parallel": parallel_facts(),
             "server": server,
             "variants": {
+                "auxiliary_states": aux_from,
                 "token_ids": forward.token_ids()[1],
                 "parallel": parallel_context()[1],
                 "server": server_from,
             },
-            "tap": "logits_processor arguments: "
-            + ("none" if aux is None else "one packed tensor" if hasattr(aux, "shape") else "a list of states")
-            + self.beside.told,
+            "tap": f"logits_processor arguments: {aux_from}{self.beside.told}",
             "target": target_facts(self.inner, int(hidden.shape[-1]), str(hidden.dtype).removeprefix("torch.")),
         }

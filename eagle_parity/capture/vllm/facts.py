@@ -12,6 +12,10 @@ if TYPE_CHECKING:
     from eagle_parity.capture.vllm.live_objects import LiveObjects
 
 
+_LAYER_LIST = "aux_hidden_state_layers"
+_OUTPUTS = "_output_aux_hidden_states_kwargs"
+
+
 def worker_facts(live: LiveObjects) -> dict[str, Any]:
     """What the rank's record says of this worker, but for its rank.
 
@@ -19,17 +23,19 @@ def worker_facts(live: LiveObjects) -> dict[str, Any]:
         CaptureError: the server runs no EAGLE-3 head.
     """
     config = live.config
+    layers, layers_from = layer_set(live.target)
     facts = {
         "engine": {"name": "vllm", "version": vllm_version()},
         "server": _server_facts(live),
         "tap": f"{'V1' if live.is_v1 else 'V2'} runner, auxiliary states as a list",
+        "variants": {**live.variants(), "layer_set": layers_from},
         "target": {
             "model_class": class_of(live.target),
             "config": config_of(config.model_config.hf_config),
             "num_layers": config.model_config.get_total_num_hidden_layers(),
             "hidden_size": config.model_config.get_hidden_size(),
             "dtype": str(config.model_config.dtype).removeprefix("torch."),
-            "layer_set": layer_set(live.target),
+            "layer_set": layers,
         },
     }
     if not live.extracts:
@@ -69,18 +75,19 @@ def _server_facts(live: LiveObjects) -> dict[str, Any]:
     return {name: value if isinstance(value, str | int | bool) else str(value) for name, value in found.items()}
 
 
-def layer_set(target: Any) -> dict[str, list[int]] | None:
-    """What the live target captures, in vLLM's own ids and in the order in which it hands them over.
+def layer_set(target: Any) -> tuple[dict[str, list[int]] | None, str]:
+    """What the live target captures, in vLLM's own ids and in the order in which it hands them over; and where that is.
 
     Args:
         target: the model's class as vLLM built it.
     """
-    value = getattr(layer_list_holder(target), "aux_hidden_state_layers", None)
+    holder, way = layer_list_holder(target)
+    value = getattr(holder, _LAYER_LIST, None)
+    way = f"{way}.{_LAYER_LIST}".lstrip(".")
     if value is None:
         # The transformers backend keeps an output's name for each (0.32.0, models/transformers/base.py:838).
-        outputs = getattr(target, "_output_aux_hidden_states_kwargs", None) or {}
-        value = [name.rpartition("_")[2] for name in outputs]
-    return {"list": [int(index) for index in value]} if value else None
+        value, way = [name.rpartition("_")[2] for name in getattr(target, _OUTPUTS, None) or {}], _OUTPUTS
+    return ({"list": [int(index) for index in value]}, way) if value else (None, "none")
 
 
 def parallel_facts(worker: Any) -> dict[str, int]:

@@ -49,12 +49,13 @@ class Recorder:
         Raises:
             CaptureError: the server runs no EAGLE-3 head.
         """
-        return {
+        facts = worker_facts(self._live)
+        return facts | {
             "rank": self._spool.rank,
             "spool": str(self._spool.folder),
             "capturing": bool(self._wrappers),
             "parallel": self._parallel,
-            **worker_facts(self._live),
+            "variants": facts["variants"] | self._recording.variants(),
         }
 
     def start(self, *, generated: bool, session: str) -> dict[str, Any]:

@@ -19,8 +19,16 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from eagle_parity.capture.vllm.choices import NOT_CHOSEN, v1_choices, v2_choices
-from eagle_parity.capture.vllm.releases import KNOWN_RELEASES, vllm_version
+from eagle_parity.capture.vllm.releases import CaptureError, unknown_release
 from eagle_parity.capture.vllm.rows import Rows, States, prompt_rows
+from eagle_parity.capture.vllm.ways import (
+    V1_DRAFT_WAY,
+    V1_WAYS,
+    V2_DRAFT_WAY,
+    V2_WAYS,
+    refuse_other_v1,
+    slots_of,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -64,6 +72,7 @@ class Recording:
         self._heard = heard
         self._rows: Rows | None = None  # of the forward whose draft is being proposed
         self.generated = False
+        self._sampled_way = ""
 
     def taps(self) -> list[Tap]:
         """What is wrapped on this server.
@@ -72,6 +81,8 @@ class Recording:
             CaptureError: it runs no EAGLE-3 head.
         """
         live = self._live
+        if live.is_v1:
+            refuse_other_v1(live.runner)
         drafter, draft_model = live.drafter, None if live.extracts else live.draft_model
         if live.is_v1:
             chosen: tuple[str, ...] = ("sampled_token_ids", "spec_decode_metadata") if self.generated else ()
@@ -88,6 +99,14 @@ class Recording:
             taps.append(Tap(draft_model, "combine_hidden_states", self._around_combine, ()))
         return taps
 
+    def variants(self) -> dict[str, str]:
+        """By which ways the values of a step are read; of sampled ids, as far as it is known yet."""
+        is_v1 = self._live.is_v1
+        ways = dict(V1_WAYS if is_v1 else V2_WAYS)
+        if not self._live.extracts:
+            ways["draft_rows"] = V1_DRAFT_WAY if is_v1 else V2_DRAFT_WAY
+        return ways | ({"sampled_ids": self._sampled_way} if self._sampled_way else {})
+
     def forget(self) -> None:
         """Lets go of the forward that came by last."""
         self._rows = None
@@ -97,10 +116,8 @@ class Recording:
         self._rows = None
         told: Exception | str = error
         if isinstance(error, AttributeError | KeyError | TypeError):
-            told = (
-                f"vLLM {vllm_version()} isn't read as the hook knows {KNOWN_RELEASES}: {type(error).__name__}: {error}"
-            )
-        self._spool.fail(self._marks_of(arguments), told)
+            told = unknown_release(f"{type(error).__name__}: {error}")
+        self._spool.fail(self._marks_of(arguments), str(told) if isinstance(told, CaptureError) else told)
 
     def _around_v1_runner(self, arguments: dict[str, Any]) -> None:
         runner, metadata = self._live.runner, arguments["common_attn_metadata"]
@@ -111,7 +128,7 @@ class Recording:
             metadata,
         )
         if rows is not None:
-            states = States(arguments["aux_hidden_states"], arguments["hidden_states"], "runner v1")
+            states = States(slots_of(arguments["aux_hidden_states"]), arguments["hidden_states"], "runner v1")
             self._write_aux(rows, states)
             self._write_generated(
                 rows, states, lambda: v1_choices(arguments["sampled_token_ids"], arguments.get("spec_decode_metadata"))
@@ -141,7 +158,7 @@ class Recording:
             starts = [int(start) for start in batch.query_start_loc_np[: batch.num_reqs + 1]]
             prompts = [int(length) for length in batch.prefill_len_np[: batch.num_reqs]]
             rows = prompt_rows(marks, batch.input_ids, batch.positions, starts, prompts)
-            states = States(arguments["aux_hidden_states"], arguments["last_hidden_states"], "runner v2")
+            states = States(slots_of(arguments["aux_hidden_states"]), arguments["last_hidden_states"], "runner v2")
             self._write_aux(rows, states)
             self._write_generated(
                 rows, states, lambda: v2_choices(arguments["num_rejected"], arguments["last_sampled"], batch)
@@ -161,7 +178,7 @@ class Recording:
             return
         self._spool.write("aux", rows.tensors(states), rows.marks, rows.spans, mode=states.mode)
 
-    def _write_generated(self, rows: Rows, states: States, choices: Callable[[], Sequence[Choice]]) -> None:
+    def _write_generated(self, rows: Rows, states: States, choices: Callable[[], tuple[Sequence[Choice], str]]) -> None:
         """The rows behind the prompt that this rank accepted; what it chose is asked for where there are any."""
         if not self.generated or not states.aux or all(span.stop == span.start for span in rows.generated):
             return
@@ -169,7 +186,8 @@ class Recording:
 
         sampled_ids = rows.token_ids.new_full(rows.token_ids.shape, NOT_CHOSEN)
         spans, rejected = [], 0
-        for span, choice in zip(rows.generated, choices()[: len(rows.generated)], strict=True):
+        chosen, way = choices()
+        for span, choice in zip(rows.generated, chosen[: len(rows.generated)], strict=True):
             accepted = slice(span.start, span.stop)
             if span.stop > span.start:
                 accepted = slice(span.start, max(span.start, span.stop - choice.rejected))
@@ -180,8 +198,11 @@ class Recording:
                 last = torch.full_like(sampled_ids[:1], choice.last)
                 sampled_ids[accepted] = torch.cat([own, last])
             spans.append(accepted)
+        is_new_way, self._sampled_way = way != self._sampled_way, way
         for session in {mark.session for mark in rows.marks if mark is not None}:
             self._spool.count(session, "rows of rejected drafts", rejected)
+            if is_new_way:  # the record was written before anything was sampled
+                self._spool.describe(session, self._facts())
         tensors = rows.tensors(states) | {"sampled_ids": sampled_ids}
         self._spool.write("generated", tensors, rows.marks, spans, mode=states.mode)
 

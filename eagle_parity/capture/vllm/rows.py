@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 class States(NamedTuple):
     """What a forward computed: the auxiliary states, the last one, and the runner's name."""
 
-    aux: Sequence[torch.Tensor] | None
+    aux: Sequence[torch.Tensor]
     last_state: torch.Tensor
     mode: str
 
@@ -39,7 +39,7 @@ class Rows:
 
     def tensors(self, states: States) -> dict[str, torch.Tensor]:
         """As a part holds them, of the whole batch."""
-        slots = {f"slot.{index}": state for index, state in enumerate(states.aux or ())}
+        slots = {f"slot.{index}": state for index, state in enumerate(states.aux)}
         return {
             "token_ids": self.token_ids,
             "positions": self.positions,
