@@ -13,12 +13,13 @@ work=$(mktemp -d)
 
 # 1. The server, with the hook. The launch flags are one line for a shell.
 flags=$(eagle-parity capture sglang --launch-flags --spool "$work/spool")
-eval "setsid $PYTHON -m sglang.launch_server --model-path '$TARGET' --tp $TP --host 127.0.0.1 --port $PORT \
+eval "exec setsid $PYTHON -m sglang.launch_server --model-path '$TARGET' --tp $TP --host 127.0.0.1 --port $PORT \
   --speculative-algorithm EAGLE3 --speculative-draft-model-path '$DRAFT' \
   --speculative-num-steps 3 --speculative-eagle-topk 1 --speculative-num-draft-tokens 4 \
   $flags ${SERVER_FLAGS:-}" > "$work/server.log" 2>&1 &
 server=$!
-trap 'kill -- -$server 2>/dev/null || true; rm -rf "$work/spool"' EXIT
+# exec and setsid make this process the leader of a group of its own, which ends with all of the server's processes.
+trap 'kill -- -$server 2>/dev/null; wait $server 2>/dev/null; rm -rf "$work/spool"' EXIT
 echo "waiting for the server, log in $work/server.log" >&2
 until curl --silent --fail --max-time 5 --output "$work/health" "http://127.0.0.1:$PORT/health"; do
   kill -0 $server || { tail -n 20 "$work/server.log" >&2; exit 2; }

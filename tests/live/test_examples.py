@@ -54,9 +54,22 @@ def test_example(
     recorded = manifest(tmp_path / "live")
     verdict = next((line for line in printed.splitlines() if "layer-mismatch" in line or "pass" in line.lower()), "?")
     scenario.find(f"exit {status}, {len(recorded['sequences'])} sequences: {verdict.strip()[:100]}")
+    assert processes_in(tmp_path) == []
     assert status == int(wrong), f"{printed[-3000:]}\n{log[-3000:]}"
     assert ("layer-mismatch" in printed) is wrong
     assert len(recorded["sequences"]) == len(LENGTHS)
+
+
+def processes_in(folder: Path) -> list[str]:
+    """What still runs there: a server that the script has left behind."""
+    found = []
+    for entry in Path("/proc").iterdir():
+        try:
+            if entry.name.isdigit() and (entry / "cwd").readlink() == folder:
+                found.append((entry / "cmdline").read_text("utf-8", errors="replace").replace("\0", " ")[:100])
+        except OSError:
+            continue  # it has just ended
+    return found
 
 
 def run_example(
