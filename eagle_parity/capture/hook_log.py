@@ -4,11 +4,18 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import traceback
 
 logger = logging.getLogger("eagle_parity.capture")
 
 MAX_LOGGED = 64
 """Different lines of one speaker: a hook that fails anew at every forward fills no log."""
+
+
+def log_exception(line: str) -> None:
+    """Says what failed, with the traceback of the exception that is being handled; never raises."""
+    with contextlib.suppress(Exception):  # a filter or a handler of the server's own
+        logger.error("eagle-parity: %s\n%s", line, traceback.format_exc())
 
 
 class LogOnce:

@@ -129,8 +129,29 @@ def test_requests_of_others_are_not_copied(hooked: Any) -> None:
     held: list[set[str]] = []
     target.logits_processor.register_forward_pre_hook(lambda *_: held.append(set(beside.states)))
     target.run("somebody's", embedded())
-    assert held == [{f"boundary.{LAYERS}"}]
+    assert held == [set()]
     assert not beside.states
+
+
+def test_a_model_that_is_compiled_whole_still_runs(hooked: Any, tmp_path: Path) -> None:
+    """As SGLang compiles it for prefill graphs: what torch can't trace there would end the server."""
+    target, token = hooked([0, LAYERS])
+    target.run("warm-up", embedded())
+    target.model.forward = torch.compile(target.model.forward, backend="eager", fullgraph=True)
+    session = new_session()
+    target.run(request_id(token, session, 0), embedded())
+    parts = SessionParts(tmp_path / session)
+    assert parts.ranks_of(0) == []
+    assert "boundary 0 was not seen" in parts.ranks["tp0"].content["failures"][0]
+
+
+def test_a_tap_that_has_ended_keeps_nothing(hooked: Any) -> None:
+    target, token = hooked([0, LAYERS])
+    target.run("warm-up", embedded())
+    (hook,) = target.logits_processor._forward_hooks.values()
+    hook.__self__._end()
+    target.run(request_id(token, new_session(), 0), embedded())
+    assert not hook.__self__.beside.states
 
 
 def test_the_first_forward_of_a_server_is_told_not_recorded(hooked: Any, tmp_path: Path) -> None:

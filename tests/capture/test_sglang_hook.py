@@ -12,6 +12,7 @@ import torch
 from safetensors import safe_open
 from torch import nn
 
+from eagle_parity.capture import hook_log
 from eagle_parity.capture.assembly import AssembledRank, Incomplete, SessionParts, draft_input_state
 from eagle_parity.capture.sglang import factory, facts, modules, register, tap
 from eagle_parity.capture.spool.folder import SPOOL_ENV, read_token
@@ -386,6 +387,65 @@ def test_a_failure_outside_of_our_forwards_is_in_the_record(
     run(target, [("other", 0, 3)])
     assert session.content["failures"] == ["ZeroDivisionError: division by zero"]
     assert session.whole(0, 3).forwards == 1
+
+
+def held(model: nn.Module) -> tuple[Any, Any]:
+    (hook,) = model.get_submodule("logits_processor")._forward_hooks.values()
+    return hook.__self__.fc_input, hook.__self__.beside.states  # type: ignore[attr-defined]  # the tap's method
+
+
+def test_a_forward_that_fails_leaves_no_tensor_alive(session: Session, monkeypatch: pytest.MonkeyPatch) -> None:
+    draft = Draft()
+    hook(draft, session.spool)
+    batch = forward_batch([session.rid(0)], [3], positions=torch.arange(3))
+    states = torch.zeros(3, 3 * HIDDEN)
+    monkeypatch.setattr("eagle_parity.capture.spool.session.copied_rows", lambda *_: 1 / 0)
+    draft(batch.positions, batch.positions, batch, states)
+    assert held(draft) == (None, {})
+    assert session.content["failures"] == ["ZeroDivisionError: division by zero"]
+    monkeypatch.setattr(tap.Tap, "_fail", lambda *_: None)
+    monkeypatch.setattr(tap.Tap, "_on_logits", lambda *_: 1 / 0)
+    draft(batch.positions, batch.positions, batch, states)
+    assert held(draft) == (None, {})
+
+
+def test_what_a_head_gets_of_others_is_let_go_before_their_forward_ends(session: Session) -> None:
+    draft = Draft()
+    hook(draft, session.spool)
+    at_the_end: list[Any] = []
+    draft.logits_processor.register_forward_pre_hook(lambda *_: at_the_end.append(held(draft)[0]))
+    for rids in (["other"], [session.rid(0)]):
+        batch = forward_batch(rids, [3], positions=torch.arange(3))
+        draft(batch.positions, batch.positions, batch, torch.zeros(3, 3 * HIDDEN))
+    assert at_the_end[0] is None
+    assert at_the_end[1] is not None
+    assert held(draft)[0] is None
+
+
+def test_a_log_that_raises_is_kept_from_the_engine(session: Session, monkeypatch: pytest.MonkeyPatch) -> None:
+    target = Target()
+    hook(target, session.spool)
+
+    def broken(*_: object, **__: object) -> None:
+        raise RuntimeError("a handler of the server's")
+
+    for name in ("warning", "error"):
+        monkeypatch.setattr(hook_log.logger, name, broken)
+    monkeypatch.setattr(tap.Tap, "_on_logits", lambda *_: 1 / 0)
+    run(target, [("other", 0, 3)])
+    monkeypatch.setattr(hook_log.LogOnce, "warn", broken)
+    run(target, [("other", 0, 3)])
+    (made,) = target.logits_processor._forward_hooks.values()
+    assert made.__self__.broken  # type: ignore[attr-defined]  # the tap's method
+
+
+def test_arguments_by_name_are_told(session: Session, caplog: pytest.LogCaptureFixture) -> None:
+    target = Target()
+    hook(target, session.spool)
+    batch = forward_batch([session.rid(0)], [3], positions=torch.arange(3))
+    for _ in range(2):
+        target.logits_processor(torch.arange(3), torch.zeros(3, HIDDEN), None, logits_metadata=batch)
+    assert caplog.text.count("without a forward batch by position") == 1
 
 
 def test_ranks_that_can_t_be_read_are_told_to_who_asked(session: Session, monkeypatch: pytest.MonkeyPatch) -> None:

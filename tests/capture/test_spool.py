@@ -336,6 +336,31 @@ def test_a_session_that_finds_no_disk_stops_no_other(tmp_path: Path, monkeypatch
     assert marked(spool, session, 1) == [Mark(session, 1)]
 
 
+def test_a_part_that_no_record_counts_is_not_written_over(tmp_path: Path) -> None:
+    """A process that was killed between the two."""
+    session = new_session()
+    spool = Spool(tmp_path / "spool", "tp0")
+    spool.write("aux", rows(3), marked(spool, session, 0), [slice(0, 3)], mode="EXTEND")
+    folder = spool.folder / session
+    (folder / "tp0-000001-aux.safetensors").write_bytes(b"the other rows")
+    (folder / "tp1-000007-aux.safetensors").write_bytes(b"another rank's")
+    for record in ("a half", None):
+        if record:
+            (folder / "tp0.json").write_text(record)
+        spool = Spool(tmp_path / "spool", "tp0")
+        spool.write("aux", rows(3), marked(spool, session, 0), [slice(0, 3)], mode="EXTEND")
+        assert (folder / "tp0-000001-aux.safetensors").read_bytes() == b"the other rows"
+    assert record_of(spool.folder, session)["parts"] == 4
+
+
+def test_a_fact_that_is_no_json_is_no_error(tmp_path: Path) -> None:
+    spool = Spool(tmp_path / "spool", "tp0")
+    session = new_session()
+    marked(spool, session, 0)
+    spool.describe(session, {"server": {"dtype": torch.bfloat16}})
+    assert record_of(spool.folder, session)["facts"] == {"server": {"dtype": "torch.bfloat16"}}
+
+
 def test_a_record_that_can_t_be_written_is_no_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     spool = Spool(tmp_path / "spool", "tp0")
     session = new_session()
@@ -448,6 +473,10 @@ def test_sessions_are_bounded(tmp_path: Path) -> None:
     for session in sessions:
         marked(spool, session, 0)
     assert list(spool._sessions) == sessions[5:]
+    for _ in range(2):
+        spool.count(sessions[5], "rows of DECODE", 2)
+    marked(spool, new_session(), 0)
+    assert record_of(spool.folder, sessions[5])["skipped"] == {"rows of DECODE": 4}  # it went with all that it knew
 
 
 def test_a_killed_process_leaves_no_half_file(tmp_path: Path) -> None:

@@ -6,6 +6,7 @@ import asyncio
 import base64
 import contextlib
 import functools
+import inspect
 import json
 import sys
 from types import ModuleType, SimpleNamespace
@@ -14,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 import torch
+from safetensors import safe_open
 from torch import nn
 
 from eagle_parity.capture.assembly import AssembledRank, SessionParts, draft_input_state
@@ -452,6 +454,70 @@ def test_dummy_runs_are_left_out(spool: Path) -> None:
     assert not (spool / session.name).exists()
 
 
+@pytest.mark.parametrize("kind", ["v1", "v2"])
+def test_nothing_is_kept_when_the_step_is_through(spool: Path, monkeypatch: pytest.MonkeyPatch, kind: str) -> None:
+    runner: Any = V1Runner() if kind == "v1" else V2Runner()
+    worker = worker_of(runner)
+    assert "error" not in worker.eagle_parity_start()
+    session = Session(spool)
+    recording = vars(worker)["_eagle_parity"]._recording
+    head = runner.drafter.model if kind == "v1" else runner.speculator.model
+    held: list[bool] = []
+
+    def combine(hidden_states: torch.Tensor) -> torch.Tensor:
+        held.append(recording._rows is not None)
+        if len(held) > 1:
+            raise RuntimeError("out of memory")
+        return hidden_states
+
+    # The head combines in a way of its own, so that nothing takes what was kept for its states.
+    monkeypatch.setitem(vars(head), "combine_hidden_states", combine)
+    runner.step([(session.rid(0), 0, 3, 3)])
+    assert recording._rows is None
+    with pytest.raises(RuntimeError, match="out of memory"):
+        runner.step([(session.rid(0), 0, 3, 3)])
+    assert recording._rows is None
+    assert held == [True, True]
+
+
+def test_the_rows_of_the_drafts_input_are_those_before_the_draft_ran(spool: Path) -> None:
+    class Overwriting(Drafter):
+        def propose(self, num_speculative_tokens: int, *arguments: Any, **named: Any) -> torch.Tensor:
+            arguments[0].zero_()  # the runner's own buffer
+            return super().propose(num_speculative_tokens, *arguments, **named)
+
+    Overwriting.propose.__signature__ = inspect.signature(Drafter.propose)  # type: ignore[attr-defined]  # by name
+    runner = V1Runner()
+    runner.drafter = Overwriting()
+    assert "error" not in worker_of(runner).eagle_parity_start()
+    session = Session(spool)
+    runner.step([(session.rid(0), 0, 3, 3)])
+    assembled = session.whole(0, 3)
+    assert assembled.token_ids.tolist() == [100, 101, 102]
+    assert draft_input_state(assembled, normed=False) == "equal"
+    with safe_open(spool / session.name / "tp1-000001-draft.safetensors", framework="pt") as file:
+        assert file.get_tensor("token_ids").tolist() == [100, 101, 102]
+
+
+def test_who_wraps_around_a_capture_stays_when_it_ends(spool: Path) -> None:
+    runner = V2Runner()
+    worker = worker_of(runner)
+    assert "error" not in worker.eagle_parity_start()
+    ours = vars(runner.speculator)["propose"]
+    called: list[int] = []
+
+    def theirs(*arguments: Any, **named: Any) -> Any:
+        called.append(1)
+        return ours(*arguments, **named)
+
+    vars(runner.speculator)["propose"] = theirs
+    worker.eagle_parity_stop()
+    session = Session(spool)
+    runner.step([(session.rid(0), 0, 3, 3)])
+    assert called == [1]
+    assert not (spool / session.name).exists()
+
+
 def test_positions_in_three_rows(spool: Path) -> None:
     runner = V1Runner()
     runner.mrope = True
@@ -637,7 +703,6 @@ def test_the_route_asks_for_proof(application: Application, spool: Path) -> None
     [
         ("shutdown", b"{}", 404),
         ("read", b"[", 500),
-        ("read", b'{"x": 1}', 500),
         ("read", b"[1]", 500),
         ("info", b"", 200),
     ],
@@ -646,6 +711,24 @@ def test_the_route_takes_its_own_verbs_alone(
     application: Application, spool: Path, verb: str, body: bytes, status: int
 ) -> None:
     assert application.call(verb, body, {endpoint.PROOF_HEADER: proof(read_token(spool), verb, body)})[0] == status
+
+
+def test_what_a_verb_doesnt_take_is_an_answer(application: Application, spool: Path) -> None:
+    """vLLM would have to catch what a worker's method raises."""
+    for verb, body in (("read", b'{"x": 1}'), ("start", b'{"session": [1]}'), ("stop", b'{"session": {}}')):
+        headers = {endpoint.PROOF_HEADER: proof(read_token(spool), verb, body)}
+        status, answer = application.call(verb, body, headers)
+        assert status == 200
+        assert "error" in answer["results"][0]
+
+
+def test_a_route_that_can_t_be_added_ends_no_server(application: Application, caplog: pytest.LogCaptureFixture) -> None:
+    def refuse(_path: str) -> Any:
+        raise RuntimeError("another FastAPI")
+
+    vars(application)["post"] = refuse
+    CaptureEndpoint().attach_router(application)
+    assert "another FastAPI" in caplog.text
 
 
 def test_a_spool_that_cant_be_used_ends_no_server(

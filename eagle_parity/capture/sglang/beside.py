@@ -31,6 +31,7 @@ class Beside:
         self.wanted = frozenset(int(boundary) for boundary in wanted)
         self.states: dict[str, torch.Tensor] = {}
         self._watched = False
+        self._ended = False
 
     @property
     def told(self) -> str:
@@ -43,9 +44,14 @@ class Beside:
         if self._watched or 0 not in self.wanted:
             return
         self._watched = True
+        import torch
+
         parameters = inspect.signature(inner.layers[0].forward)
 
         def before_first_layer(_module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+            # Under compilation it leaves no trace: what torch can't trace of it would end the server.
+            if self._ended or torch.compiler.is_compiling():
+                return
             try:
                 given = parameters.bind_partial(*args, **kwargs).arguments
                 if has_ours(getattr(given.get("forward_batch"), "rids", None)):
@@ -56,10 +62,19 @@ class Beside:
 
         inner.layers[0].register_forward_pre_hook(before_first_layer, with_kwargs=True)
 
+    def let_go(self) -> None:
+        """Of what this forward gave."""
+        self.states = {}
+
+    def end(self) -> None:
+        """Keeps nothing from now on."""
+        self._ended = True
+        self.let_go()
+
     def on_final_norm(self, output: object) -> None:
         """Keeps the residual, unless the norm was given none: then nothing says that its input was the whole stream."""
         last = max(self.wanted, default=0)
-        if last and isinstance(output, tuple) and len(output) == 2:  # noqa: PLR2004  normed state, residual
+        if last and not self._ended and isinstance(output, tuple) and len(output) == 2:  # noqa: PLR2004  normed state, residual
             self.states[f"{BOUNDARY_KEY}{last}"] = output[1]
 
     def take(self, inner: Any) -> dict[str, torch.Tensor] | str:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, Any
 
-from eagle_parity.capture.hook_log import logger
+from eagle_parity.capture.hook_log import log_exception, logger
 from eagle_parity.capture.sglang.modules import FINAL_NORMS, TARGET_MODULES
 from eagle_parity.capture.sglang.tap import Tap
 from eagle_parity.capture.spool.folder import SPOOL_ENV, make_spool
@@ -58,7 +58,7 @@ def register() -> None:
             _ask_for_layers(runner)
             _attach(runner.model)
         except Exception:  # noqa: BLE001  nothing may reach the engine
-            logger.exception("eagle-parity: the capture hook could not be attached; the server goes on")
+            log_exception("the capture hook could not be attached; the server goes on")
         return result
 
     try:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, Any
 
-from eagle_parity.capture.hook_log import LogOnce, logger, text_of
+from eagle_parity.capture.hook_log import LogOnce, log_exception, text_of
 from eagle_parity.capture.sglang.beside import Beside
 from eagle_parity.capture.sglang.facts import (
     draft_facts,
@@ -51,26 +51,37 @@ class Tap:
 
     def on_forward(self, module: nn.Module, args: tuple[Any, ...], output: object) -> None:
         """Called by torch after each hooked module's forward."""
-        if self.broken or module.__dict__.setdefault(_OWNER, self) is not self:
+        if self.broken:
             return
         marks: list[Mark | None] = []
         try:
-            name = type(module).__name__
-            if name.endswith("LogitsProcessor"):
-                self._on_logits(args, marks)
-                self.fc_input = None
-                self.beside.states = {}
-            elif hasattr(module, "layers") or hasattr(module, "fc"):
-                self.inner = module
-                self._keep_fc(module)
-                self.beside.watch(module)
-            elif "Norm" in name:
-                self.beside.on_final_norm(output)
-            elif not hasattr(module, "model"):  # a wrapper's language model has one
-                # fc runs before the draft's logits processor, which knows whose rows these are.
-                self.fc, self.fc_input = module, args[0] if args else None
+            if module.__dict__.setdefault(_OWNER, self) is self:
+                self._on_module(module, args, output, marks)
         except Exception as error:  # noqa: BLE001  nothing may reach the engine
+            self._let_go()
             self._fail(marks, error)
+
+    def _on_module(self, module: nn.Module, args: tuple[Any, ...], output: object, marks: list[Mark | None]) -> None:
+        name = type(module).__name__
+        if name.endswith("LogitsProcessor"):
+            self._on_logits(args, marks)
+            self._let_go()
+        elif hasattr(module, "layers") or hasattr(module, "fc"):
+            self.inner = module
+            self._keep_fc(module)
+            if _is_others(args):
+                self._let_go()
+            self.beside.watch(module)
+        elif "Norm" in name:
+            self.beside.on_final_norm(output)
+        elif not hasattr(module, "model"):  # a wrapper's language model has one
+            # fc runs before the draft's logits processor, which knows whose rows these are.
+            self.fc, self.fc_input = module, args[0] if args else None
+
+    def _let_go(self) -> None:
+        """Of what was kept of a forward: it ends here, or is somebody else's, or failed."""
+        self.fc_input = None
+        self.beside.let_go()
 
     def _keep_fc(self, inner: Any) -> None:
         """Of what ran before it, the draft's model says which was its ``fc``."""
@@ -79,7 +90,9 @@ class Tap:
 
     def _on_logits(self, args: tuple[Any, ...], marks: list[Mark | None]) -> None:
         forward = Forward(args)
-        if forward.batch is not None and not hasattr(forward.batch, "rids"):
+        if forward.batch is None:
+            self._log.warn("a logits processor is called without a forward batch by position: it is not recorded")
+        elif not hasattr(forward.batch, "rids"):
             self._give_up(f"this release's {type(forward.batch).__name__} has no rids, so rows can't be told apart")
         request_ids = forward.request_ids
         if not request_ids or not has_ours(request_ids):
@@ -132,11 +145,16 @@ class Tap:
             else:
                 self._log.warn(f"nothing was recorded of a forward: {text_of(error, MAX_FAILURE_CHARS)}")
         except Exception:  # noqa: BLE001  nothing may reach the engine
-            self.broken = True
-            logger.exception("eagle-parity: the capture hook failed; the server goes on without it")
+            self._end()
+            log_exception("the capture hook failed; the server goes on without it")
+
+    def _end(self) -> None:
+        self.broken = True
+        self.beside.end()
+        self._let_go()
 
     def _give_up(self, reason: str) -> None:
-        self.broken = True
+        self._end()
         self._log.warn(f"nothing is captured: {reason}")
 
     def _spool(self, request_ids: Sequence[object] = ()) -> Spool:
@@ -169,3 +187,9 @@ class Tap:
             "tap": f"logits_processor arguments: {aux_from}{self.beside.told}",
             "target": target_facts(self.inner, int(hidden.shape[-1]), str(hidden.dtype).removeprefix("torch.")),
         }
+
+
+def _is_others(args: tuple[Any, ...]) -> bool:
+    """Whether a module is called with a forward batch of other people's requests alone."""
+    batch = next((one for one in args if hasattr(one, "rids")), None)
+    return batch is not None and not has_ours(batch.rids)

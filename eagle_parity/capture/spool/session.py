@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from eagle_parity.capture.hook_log import LogOnce, logger, text_of
 from eagle_parity.capture.spool.files import (
     COUNTED_KINDS,
+    PART_NAME,
     SPOOL_VERSION,
     part_name,
     record_name,
@@ -65,7 +66,10 @@ class Session:
         self._replace_record()
 
     def _go_on(self) -> None:
-        """Where this rank recorded for the session before, as a worker that was restarted has, what it told stays."""
+        """Where this rank recorded for the session before, as a worker that was restarted has, what it told stays.
+
+        The former process may have been killed between a part and the record that counts it: no part is written over.
+        """
         with contextlib.suppress(OSError, ValueError, TypeError, KeyError, AttributeError):
             former = json.loads((self.folder / record_name(self.rank)).read_bytes())
             self.parts, self.tokens = int(former["parts"]), int(former["tokens"])
@@ -73,6 +77,8 @@ class Session:
             self.skipped = {str(what): int(rows) for what, rows in former["skipped"].items()}
             self.failures = [str(failure) for failure in former["failures"]][:MAX_FAILURES]
             self.limit = None if former["limit"] is None else str(former["limit"])
+        found = (PART_NAME.fullmatch(path.name) for path in self.folder.iterdir())
+        self.parts = max([self.parts, *(int(part["part"]) + 1 for part in found if part and part["rank"] == self.rank)])
 
     def record(self) -> dict[str, Any]:
         """What the rank's record says: JSON values, read back by ``eagle_parity.capture.rank_record``."""
@@ -104,6 +110,11 @@ class Session:
             self._write_record()
         else:
             self._refresh_record()
+
+    def close(self) -> None:
+        """Brings the record up to date where it isn't: nothing follows."""
+        if self._is_stale:
+            self._write_record()
 
     def fail(self, error: BaseException | str) -> None:
         """Writes a failure down: each once, and no more than ``MAX_FAILURES``."""
@@ -185,4 +196,4 @@ class Session:
 
     def _replace_record(self) -> None:
         with replacing(self.folder / record_name(self.rank)) as temporary:
-            temporary.write_text(json.dumps(self.record()), "utf-8")
+            temporary.write_text(json.dumps(self.record(), default=str), "utf-8")

@@ -67,7 +67,7 @@ class Spool:
             self._log.warn(f"nothing can be recorded in {self.folder / session}: {error}")
             return False
         while len(self._sessions) >= MAX_SESSIONS:
-            del self._sessions[next(iter(self._sessions))]
+            self._sessions.pop(next(iter(self._sessions))).close()
         self._sessions[session] = begun
         return True
 

@@ -12,7 +12,7 @@ import hmac
 import json
 from typing import Any
 
-from eagle_parity.capture.hook_log import logger
+from eagle_parity.capture.hook_log import log_exception, logger
 from eagle_parity.capture.spool.folder import default_spool, make_spool
 
 PROOF_HEADER = "X-Eagle-Parity-Proof"
@@ -41,7 +41,14 @@ class CaptureEndpoint:
     required_tasks = None
 
     def attach_router(self, app: Any) -> None:
-        """Adds the route; vLLM calls this once while it builds its application."""
+        """Adds the route; vLLM calls this once while it builds its application, and catches nothing."""
+        try:
+            self._add_route(app)
+        except Exception:  # noqa: BLE001  nothing may reach the engine
+            log_exception("nothing will be captured, the route could not be added")
+
+    @staticmethod
+    def _add_route(app: Any) -> None:
         from fastapi import Request
         from fastapi.responses import JSONResponse
 

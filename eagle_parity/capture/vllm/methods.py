@@ -27,33 +27,31 @@ def register() -> None:
 class CaptureMethods:
     """What ``collective_rpc`` can call on every rank. Each gives a JSON object; a failure is one with ``error``."""
 
-    def eagle_parity_info(self) -> dict[str, Any]:
+    # What is called with other arguments than a verb has is a failure like any other, so these take whatever comes.
+
+    def eagle_parity_info(self, *given: Any, **named: Any) -> dict[str, Any]:
         """What the live objects say: layer set, classes, parallel sizes."""
-        return _answer(lambda: _recorder(self).facts())
+        return _answer(lambda: _recorder(self).facts(*given, **named))
 
-    def eagle_parity_start(
-        self,
-        generated: bool = False,  # noqa: FBT001, FBT002  vLLM passes names
-        session: str = "",
-    ) -> dict[str, Any]:
+    def eagle_parity_start(self, *given: Any, **named: Any) -> dict[str, Any]:
         """Installs the wrappers, once; ``generated`` records rows of generated tokens as well."""
-        return _answer(lambda: _recorder(self).start(generated=generated, session=session))
+        return _answer(lambda: _recorder(self).start(*given, **named))
 
-    def eagle_parity_stop(self, session: str = "") -> dict[str, Any]:
-        """Removes them where no other session's capture goes on; without a session, whatever goes on."""
-        return _answer(lambda: _recorder(self).stop(session))
+    def eagle_parity_stop(self, *given: Any, **named: Any) -> dict[str, Any]:
+        """Removes them where no other ``session``'s capture goes on; without a session, whatever goes on."""
+        return _answer(lambda: _recorder(self).stop(*given, **named))
 
-    def eagle_parity_files(self, session: str = "") -> dict[str, Any]:
-        """Names and sizes of the files that this rank left for a session."""
-        return _answer(lambda: _recorder(self).spooled.files(session))
+    def eagle_parity_files(self, *given: Any, **named: Any) -> dict[str, Any]:
+        """Names and sizes of the files that this rank left for a ``session``."""
+        return _answer(lambda: _recorder(self).spooled.files(*given, **named))
 
-    def eagle_parity_read(self, session: str = "", name: str = "", offset: int = 0) -> dict[str, Any]:
-        """A piece of one of them, base64; empty where another rank has it."""
-        return _answer(lambda: _recorder(self).spooled.read(session, name, offset))
+    def eagle_parity_read(self, *given: Any, **named: Any) -> dict[str, Any]:
+        """A piece of one of them (``session``, ``name``, ``offset``), base64; empty where another rank has it."""
+        return _answer(lambda: _recorder(self).spooled.read(*given, **named))
 
-    def eagle_parity_discard(self, session: str = "") -> dict[str, Any]:
-        """Removes a session's files, once they are in a capture on another host."""
-        return _answer(lambda: _recorder(self).spooled.discard(session))
+    def eagle_parity_discard(self, *given: Any, **named: Any) -> dict[str, Any]:
+        """Removes a ``session``'s files, once they are in a capture on another host."""
+        return _answer(lambda: _recorder(self).spooled.discard(*given, **named))
 
 
 def _answer(call: Callable[[], dict[str, Any]]) -> dict[str, Any]:

@@ -5,13 +5,15 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING, Any
 
-from eagle_parity.capture.hook_log import logger
+from eagle_parity.capture.hook_log import log_exception
 from eagle_parity.capture.spool.folder import default_spool
 from eagle_parity.capture.spool.limits import stated_max_tokens
+from eagle_parity.capture.spool.request_ids import is_session
 from eagle_parity.capture.spool.worker import Spool
 from eagle_parity.capture.vllm.facts import parallel_facts, worker_facts
 from eagle_parity.capture.vllm.live_objects import LiveObjects
 from eagle_parity.capture.vllm.recording import Recording
+from eagle_parity.capture.vllm.releases import CaptureError
 from eagle_parity.capture.vllm.spooled_files import SpooledFiles
 from eagle_parity.capture.vllm.wrapping import Wrappers
 from eagle_parity.capture.worker_facts import rank_name
@@ -39,7 +41,7 @@ class Recorder:
         self._parallel = parallel_facts(worker)
         self._spool = Spool(default_spool(), rank_name(self._parallel), max_tokens=stated_max_tokens())
         self._recording = Recording(self._live, self._spool, self.facts, self._heard)
-        self._wrappers = Wrappers(self._fail)
+        self._wrappers = Wrappers(self._fail, self._recording.forget)
         self._captures: dict[str, float] = {}  # the sessions that go on, and when each was last heard of
         self.spooled = SpooledFiles(self._spool.folder, self._spool.rank)
 
@@ -58,7 +60,7 @@ class Recorder:
             "variants": facts["variants"] | self._recording.variants(),
         }
 
-    def start(self, *, generated: bool, session: str) -> dict[str, Any]:
+    def start(self, *, generated: bool = False, session: str = "") -> dict[str, Any]:
         """Wraps, unless that is done.
 
         Args:
@@ -66,8 +68,11 @@ class Recorder:
             session: that goes on from now.
 
         Raises:
-            CaptureError: the server runs no EAGLE-3 head, or its release is unknown.
+            CaptureError: the server runs no EAGLE-3 head, or its release is unknown, or that is no session.
         """
+        if session and not is_session(session):
+            raise CaptureError(f"no session {session!r}")
+        self._captures = self._heard_of_late()
         if generated and not self._recording.generated:
             self._remove()  # the methods have to be asked for more arguments
         if not self._wrappers:
@@ -81,18 +86,21 @@ class Recorder:
         self._captures[session] = time.monotonic()
         return self.facts()
 
-    def stop(self, session: str) -> dict[str, Any]:
+    def stop(self, session: str = "") -> dict[str, Any]:
         """Unwraps, unless another session's capture goes on.
 
         Args:
             session: that ends; empty for all of them.
         """
         self._captures.pop(session, None)
-        silent = time.monotonic() - SILENT_SECONDS
-        self._captures = {name: heard for name, heard in self._captures.items() if session and heard > silent}
+        self._captures = self._heard_of_late() if session else {}
         if not self._captures:
             self._remove()
         return {"rank": self._spool.rank, "capturing": bool(self._wrappers)}
+
+    def _heard_of_late(self) -> dict[str, float]:
+        silent = time.monotonic() - SILENT_SECONDS
+        return {name: heard for name, heard in self._captures.items() if heard > silent}
 
     def _heard(self, session: str) -> None:
         if session in self._captures:
@@ -107,5 +115,5 @@ class Recorder:
         try:
             self._recording.fail(error, arguments)
         except Exception:  # noqa: BLE001  nothing may reach the engine
-            logger.exception("eagle-parity: the capture hook failed; the server goes on without it")
             self._remove()
+            log_exception("the capture hook failed; the server goes on without it")

@@ -135,9 +135,10 @@ class Recording:
             )
 
     def _around_v1_drafter(self, arguments: dict[str, Any]) -> None:
-        self._rows = self._v1_rows(
+        rows = self._v1_rows(
             arguments["target_token_ids"], arguments["target_positions"], arguments["common_attn_metadata"]
         )
+        self._rows = None if rows is None else rows.with_own_ids()
 
     def _v1_rows(self, token_ids: torch.Tensor, positions: torch.Tensor, metadata: Any) -> Rows | None:
         batch = self._live.runner.input_batch
@@ -163,7 +164,7 @@ class Recording:
             self._write_generated(
                 rows, states, lambda: v2_choices(arguments["num_rejected"], arguments["last_sampled"], batch)
             )
-            self._rows = rows
+            self._rows = rows.with_own_ids()
 
     def _write_aux(self, rows: Rows, states: States) -> None:
         for session in {mark.session for mark in rows.marks if mark is not None}:

@@ -37,6 +37,10 @@ class Rows:
         self.spans = spans
         self.generated = generated
 
+    def with_own_ids(self) -> Rows:
+        """The same with ids and positions in memory of their own: the draft may write over the engine's."""
+        return Rows(self.marks, self.token_ids.clone(), self.positions.clone(), self.spans, self.generated)
+
     def tensors(self, states: States) -> dict[str, torch.Tensor]:
         """As a part holds them, of the whole batch."""
         slots = {f"slot.{index}": state for index, state in enumerate(states.aux)}

@@ -29,13 +29,13 @@ class SpooledFiles:
         self._spool = spool
         self._rank = rank
 
-    def files(self, session: str) -> dict[str, Any]:
+    def files(self, session: str = "") -> dict[str, Any]:
         """Their names and sizes."""
         folder = self._session_folder(session)
         names = [path for path in folder.iterdir() if is_spooled_name(path.name, self._rank)]
         return {"rank": self._rank, "files": {path.name: path.stat().st_size for path in sorted(names)}}
 
-    def read(self, session: str, name: str, offset: int) -> dict[str, Any]:
+    def read(self, session: str = "", name: str = "", offset: int = 0) -> dict[str, Any]:
         """A piece of one of them; none where it is another rank's."""
         if not is_spooled_name(name, self._rank):
             return {"rank": self._rank}
@@ -43,7 +43,7 @@ class SpooledFiles:
             file.seek(offset)
             return {"rank": self._rank, "data": base64.b64encode(file.read(MAX_CHUNK_BYTES)).decode("ascii")}
 
-    def discard(self, session: str) -> dict[str, Any]:
+    def discard(self, session: str = "") -> dict[str, Any]:
         """Removes the session's folder."""
         shutil.rmtree(self._session_folder(session), ignore_errors=True)  # ranks of one host come here together
         return {"rank": self._rank}
