@@ -44,13 +44,10 @@ class Beside:
         if self._watched or 0 not in self.wanted:
             return
         self._watched = True
-        import torch
-
         parameters = inspect.signature(inner.layers[0].forward)
 
         def before_first_layer(_module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-            # Under compilation it leaves no trace: what torch can't trace of it would end the server.
-            if self._ended or torch.compiler.is_compiling():
+            if self._ended:
                 return
             try:
                 given = parameters.bind_partial(*args, **kwargs).arguments
