@@ -66,7 +66,8 @@ def processes_in(folder: Path) -> list[str]:
     for entry in Path("/proc").iterdir():
         try:
             if entry.name.isdigit() and (entry / "cwd").readlink() == folder:
-                found.append((entry / "cmdline").read_text("utf-8", errors="replace").replace("\0", " ")[:100])
+                command = (entry / "cmdline").read_text("utf-8", errors="replace").replace("\0", " ")[:100]
+                found += [command] if command else []  # without one it has ended, and its memory is being freed
         except OSError:
             continue  # it has just ended
     return found

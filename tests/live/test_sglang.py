@@ -19,9 +19,9 @@ from live.mishaps import (
     check_under_traffic,
     files_left,
 )
-from live.servers import STAND_INS, WORKER_PATCHES, Server, ServerFailedError, sglang_hook, sglang_server
+from live.servers import STAND_INS, WORKER_PATCHES, Server, sglang_hook, sglang_server
 from live.tool import run_json
-from live.workshop import CHUNK, LENGTHS
+from live.workshop import CHUNK
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -241,35 +241,6 @@ class TestUnsortedIds:
         scenario.find(found)
         found.check([3, 6, 7])
         assert found.compared.errors == ["slot-order"]
-
-
-@pytest.mark.full
-class TestAttentionData:
-    """Attention-DP: each rank has requests of its own."""
-
-    @pytest.mark.xfail(
-        strict=True,
-        raises=ServerFailedError,
-        reason="with a draft this server dies in its warm-up: the idle rank's draft looks up ids that are none;"
-        " whether by SGLang's CPU path or by the stand-in kernels isn't known",
-    )
-    def test_rank_groups(self, sglang: Path, workshop: Workshop, tmp_path: Path, scenario: Scenario) -> None:
-        scenario.expect("each sequence from its own group of ranks, no finding about ranks")
-        draft, target = ENGINE.draft(workshop, "right", nested([2, 5, 6])), ENGINE.target(workshop)
-        options = ["--enable-dp-attention", "--dp-size", "2"]
-        hook = sglang_hook(SGLANG, tmp_path / "spool")
-        with sglang_server(sglang, target, draft, tmp_path, hook=hook, options=options) as server:
-            recorded = ENGINE.capture(server, workshop, tmp_path / "live", "--conditions", "batch")["measurements"]
-        ran = ENGINE.compare(workshop, (3, 6, 7), tmp_path / "live", expected={0})
-        live = manifest(tmp_path / "live")
-        groups = {rank["group"]: rank["group_size"] for rank in live["live"]["ranks"]}
-        ranks = sorted({tuple(sequence["ranks"]) for sequence in live["sequences"]})
-        scenario.find(
-            f"{ran.result['verdict']}; groups {groups}, sequences from {ranks}; incomplete {recorded['incomplete']}"
-        )
-        assert groups == {"dp0": 1, "dp1": 1}
-        assert ran.errors == []
-        assert recorded["sequences"] == len(LENGTHS)
 
 
 @pytest.mark.full
