@@ -15,6 +15,7 @@ from eagle_parity.capture.format import (
     LiveRank,
     LiveRecording,
     Producer,
+    RankIds,
     read_manifest,
     write_manifest,
 )
@@ -25,7 +26,6 @@ if TYPE_CHECKING:
 
     import torch
 
-    from eagle_parity.capture.format import RankIds
     from eagle_parity.wiring import BoundaryEntry
 
 LAYERS = 30
@@ -105,14 +105,18 @@ def write_live(folder: Path, sequences: Sequence[RankedSequence], server: Server
             )
         )
         for sequence in sequences:
+            ids = {name: (sequence.rank_ids or {}).get(name, RankIds(sequence.token_ids)) for name in sequence.ranks}
+            first, *others = sequence.ranks
+            for name in others:
+                writer.write_rank(name, ids[name], sequence.ranks[name])
             writer.write(
                 sequence.name,
-                sequence.token_ids,
-                next(iter(sequence.ranks.values())),
-                ranks=sequence.ranks,
+                ids[first].token_ids,
+                sequence.ranks[first],
+                rank=first,
+                sampled_ids=ids[first].sampled_ids,
                 draft_input=sequence.draft_input,
                 draft_input_is=sequence.draft_input_is,
-                rank_ids=sequence.rank_ids,
                 first_position=sequence.first_position,
             )
     return folder

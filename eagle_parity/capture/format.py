@@ -398,6 +398,7 @@ class CaptureWriter:
         _check(self.folder / MANIFEST_NAME, self._manifest)
         self._sequences: list[CapturedSequence] = []
         self._names: set[str] = set()
+        self._other_ranks: list[str] = []  # whose files of the next sequence are there
         check_output(self.folder, overwrite=overwrite)
 
     @property
@@ -434,11 +435,13 @@ class CaptureWriter:
         loss_mask: torch.Tensor | None = None,
         draft_input: torch.Tensor | None = None,
         draft_input_is: Literal["equal", "differs", "normed", "absent"] | None = None,
-        ranks: Mapping[str, Sequence[torch.Tensor]] | None = None,
-        rank_ids: Mapping[str, RankIds] | None = None,
+        rank: str | None = None,
+        sampled_ids: torch.Tensor | None = None,
         first_position: int = 0,
     ) -> None:
         """Writes one sequence; its files are whole when this returns.
+
+        What other ranks of a live capture have of it is written before, rank by rank (``write_rank``).
 
         Args:
             name: where the tokens came from; a second one of the same name gets a number.
@@ -448,9 +451,9 @@ class CaptureWriter:
             loss_mask: integers ``[T]``.
             draft_input: ``[T, K * H]``, what the head's ``fc`` got where it isn't the slots side by side.
             draft_input_is: what is known of it.
+            rank: of a live capture, the rank whose states these are.
+            sampled_ids: integers ``[T]``, of generated rows the token that this rank chose behind each.
             first_position: see ``CapturedSequence``.
-            ranks: of a live capture, each rank's own ``[T, H]`` a slot, the rank of ``slots`` first.
-            rank_ids: of ranks whose token ids aren't those of the sequence, or that chose tokens.
 
         Raises:
             ValueError: the tensors aren't what the manifest says.
@@ -468,37 +471,50 @@ class CaptureWriter:
             raise ValueError(f"{name}: {sorted(states)}, but the capture has {len(self._manifest.slots)} slots")
         for key, state in states.items():
             # A rank may hold a share of the rows alone: what it computed is written down, and the comparison names it.
-            share = bool(ranks) and state.ndim == len(shape) and 0 < state.shape[0] < tokens
+            share = rank is not None and state.ndim == len(shape) and 0 < state.shape[0] < tokens
             if (state.shape[1:] != shape[1:] if share else state.shape != shape) or state.dtype != dtype:
                 raise ValueError(f"{name}: {key} is {tuple(state.shape)} {state.dtype}, not {shape} {dtype}")
-        tensors = {TOKEN_IDS: token_ids.to(torch.int64), **states}
+        tensors = {**RankIds(token_ids, sampled_ids).tensors(), **states}
         for key, vector in ((LOSS_MASK, loss_mask), (DRAFT_INPUT, draft_input)):
             if vector is not None:
                 if vector.shape[0] != tokens:
                     raise ValueError(f"{name}: {key} is {tuple(vector.shape)}, not ({tokens}, ...)")
                 tensors[key] = vector.to(torch.int64) if key == LOSS_MASK else vector
-        file = f"sequence_{len(self._sequences):06d}.safetensors"
-        own_ids = {rank: (rank_ids or {}).get(rank, RankIds(token_ids)).tensors() for rank in ranks or ()}
-        first, *others = own_ids or [""]
-        for rank in others:
-            folder = self.folder / RANKS_FOLDER / rank
-            folder.mkdir(parents=True, exist_ok=True)
-            own = {slot_key(i): state for i, state in enumerate((ranks or {})[rank])}
-            _write_tensors(folder / file, {**own_ids[rank], **own})
-        tensors |= own_ids.get(first, {})
+        file = self._next_file
         _write_tensors(self.folder / file, tensors)
         entry = CapturedSequence(
             name=self._unique(name),
             file=file,
             tokens=tokens,
             first_position=first_position,
-            ranks=[first, *others] if ranks else [],
+            ranks=[] if rank is None else [rank, *self._other_ranks],
             draft_input=draft_input_is,
         )
         self._sequences.append(entry)
+        self._other_ranks = []
         self._names.add(entry.name)
         if len(self._sequences) % MANIFEST_EVERY == 0:
             self._write_manifest()
+
+    def write_rank(self, rank: str, ids: RankIds, slots: Sequence[torch.Tensor]) -> None:
+        """Writes what another rank has of the sequence that ``write`` is called for next: one rank's at a time is held.
+
+        Args:
+            rank: its name.
+            ids: as this rank has them.
+            slots: ``[T, H]`` each, or the rank's share of them.
+
+        Raises:
+            InputError: the file can't be written.
+        """
+        folder = self.folder / RANKS_FOLDER / rank
+        folder.mkdir(parents=True, exist_ok=True)
+        _write_tensors(folder / self._next_file, {**ids.tensors(), **{slot_key(i): s for i, s in enumerate(slots)}})
+        self._other_ranks.append(rank)
+
+    @property
+    def _next_file(self) -> str:
+        return f"sequence_{len(self._sequences):06d}.safetensors"
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None

@@ -267,7 +267,7 @@ class _Recording:
         return ""
 
     def _write_one(self, writer: CaptureWriter, request: SentRequest, whole: Mapping[str, AssembledRank]) -> None:
-        first = next(iter(whole.values()))
+        name, first = next(iter(whole.items()))
         states = [rank.draft_input_is for rank in whole.values()]
         # What any rank's fc got wrong counts.
         state = next((s for s in states if s == "differs"), states[0])
@@ -276,6 +276,8 @@ class _Recording:
         generated = first.sampled_ids is not None
         first_position = len(request.token_ids) - (0 if generated else len(first.token_ids))
         mask = None if generated else request.loss_mask
+        for other, rank in list(whole.items())[1:]:
+            writer.write_rank(other, RankIds(rank.token_ids, rank.sampled_ids), rank.states)
         writer.write(
             request.name,
             first.token_ids,
@@ -284,8 +286,8 @@ class _Recording:
             loss_mask=None if mask is None else _tensor(mask[first_position:]),
             draft_input=different,
             draft_input_is=None if self.is_reference else state,
-            ranks={name: rank.states for name, rank in whole.items()},
-            rank_ids={name: RankIds(rank.token_ids, rank.sampled_ids) for name, rank in whole.items()},
+            rank=name,
+            sampled_ids=first.sampled_ids,
             first_position=first_position,
         )
 
