@@ -1,33 +1,35 @@
 """From the parts that the workers left in a spool to whole sequences, by request and position, never by order.
 
-Nothing is held but headers: a sequence's rows are read when it is asked for. The spool may be a copy that was fetched
-from another host.
+Nothing is held but headers and ids: a rank's states of a sequence are read when they are asked for, a rank at a time.
+The spool may be a copy that was fetched from another host.
 
 Shape letters: T tokens of a sequence, H hidden size, K slots.
 """
 
 from __future__ import annotations
 
-import json
 import re
 from collections import defaultdict
-from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
 
+from eagle_parity.capture.part_files import PartFile, RequestRows, open_part
 from eagle_parity.capture.rank_record import RankRecord, read_record
-from eagle_parity.capture.spool.files import BOUNDARY_KEY, PART_NAME, PER_TOKEN, RECORD_NAME
+from eagle_parity.capture.spool.files import BOUNDARY_KEY, PART_NAME, RECORD_NAME
 from eagle_parity.errors import InputError
 from eagle_parity.quoting import one_line
 from eagle_parity.wiring import EMBEDDING
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
     from pathlib import Path
 
     import torch
 
 _BESIDE = re.compile(rf"{re.escape(BOUNDARY_KEY)}[0-9]{{1,4}}")
-_INTEGERS = {"I64", "I32"}
+_LAST_STATE = "last_state"
+_DTYPES = {"BF16": "bfloat16", "F16": "float16", "F32": "float32", "F64": "float64"}
+"""What safetensors calls them, as torch does; any other keeps its name."""
 
 DraftInputState: TypeAlias = Literal["equal", "differs", "normed", "absent"]
 MAX_RUNS_NAMED = 4
@@ -36,41 +38,123 @@ MAX_RUNS_NAMED = 4
 
 @dataclass(frozen=True)
 class AssembledRank:
-    """One sequence as one rank recorded it.
+    """The states of one sequence as one rank recorded them.
 
     Attributes:
-        token_ids: int64 ``[T]``.
         slots: ``[T, H]`` each.
-        beside: boundaries that were recorded beside the slots, ``[T, H]`` each.
         last_state: ``[T, H]``.
-        draft_input: ``[T, K * H]``; None where the rank didn't record it whole, or it is known to be no other.
-        draft_input_is: what is known of it.
-        modes: the engine's words for the forwards that it came from.
-        forwards: how many there were.
-        sampled_ids: int64 ``[T]``, of generated rows the token that the rank chose behind each.
+        beside: boundaries that were recorded beside the slots, ``[T, H]`` each.
     """
 
-    token_ids: torch.Tensor
     slots: tuple[torch.Tensor, ...]
     last_state: torch.Tensor | None
-    draft_input: torch.Tensor | None
-    modes: tuple[str, ...]
-    forwards: int
     beside: Mapping[int, torch.Tensor] = field(default_factory=dict)
-    sampled_ids: torch.Tensor | None = None
-    draft_input_is: DraftInputState = "absent"
-
-    def with_input_judged(self, *, normed: bool) -> AssembledRank:
-        """Itself with the state of its draft input, which is kept where it differs: it is as large as all slots."""
-        state = draft_input_state(self, normed=normed)
-        kept = self.draft_input if state == "differs" else None
-        return replace(self, draft_input=kept, draft_input_is=state)
 
     @property
     def states(self) -> tuple[torch.Tensor, ...]:
         """The slots, with the embedding in front of them and the last boundary behind where these are there."""
         first = (self.beside[EMBEDDING],) if EMBEDDING in self.beside else ()
         return (*first, *self.slots, *(self.beside[k] for k in sorted(self.beside) if k != EMBEDDING))
+
+
+class _SlotPlace(NamedTuple):
+    name: str
+    columns: slice | None = None  # of one tensor that has all slots side by side
+
+
+@dataclass(frozen=True)
+class LocatedRank:
+    """Where one sequence lies as one rank recorded it: its ids are here, its states in the files.
+
+    Attributes:
+        token_ids: int64 ``[T]``.
+        sampled_ids: int64 ``[T]``, of generated rows the token that the rank chose behind each.
+    """
+
+    token_ids: torch.Tensor
+    sampled_ids: torch.Tensor | None
+    _rows: RequestRows
+    _slots: tuple[_SlotPlace, ...]
+    _draft_input: RequestRows | None = None
+
+    @property
+    def modes(self) -> tuple[str, ...]:
+        """The engine's words for the forwards that it came from."""
+        return tuple(dict.fromkeys(part.mode for part in self._rows.parts))
+
+    @property
+    def forwards(self) -> int:
+        """How many there were."""
+        return len(self._rows.parts)
+
+    @property
+    def dtype(self) -> str:
+        """Of the states, by torch's name."""
+        stored = self._rows.states[self._slots[0].name].dtype
+        return _DTYPES.get(stored, stored)
+
+    @property
+    def hidden_size(self) -> int:
+        """H, or a rank's share of it."""
+        name, columns = self._slots[0]
+        return self._rows.states[name].width if columns is None else columns.stop - columns.start
+
+    @property
+    def slots(self) -> int:
+        """K."""
+        return len(self._slots)
+
+    @property
+    def beside(self) -> list[int]:
+        """The boundaries that were recorded beside the slots."""
+        names = (name for name in self._rows.states if _BESIDE.fullmatch(name))
+        return sorted(int(name.removeprefix(BOUNDARY_KEY)) for name in names)
+
+    @property
+    def has_last_state(self) -> bool:
+        """False as well where the slots are shares of the hidden dimension, beside which it has no place."""
+        stored = self._rows.states.get(_LAST_STATE)
+        return stored is not None and stored.width == self.hidden_size
+
+    def read(self) -> AssembledRank:
+        """The states. Where they are a share of the rows, they are given as they are.
+
+        Raises:
+            InputError: a part can't be read any more.
+        """
+        return AssembledRank(
+            slots=tuple(self._rows.read(name, columns) for name, columns in self._slots),
+            last_state=self._rows.read(_LAST_STATE) if self.has_last_state else None,
+            beside={boundary: self._rows.read(f"{BOUNDARY_KEY}{boundary}") for boundary in self.beside},
+        )
+
+    def draft_input_state(self, slots: Sequence[torch.Tensor], *, normed: bool) -> DraftInputState:
+        """Whether what the head's ``fc`` got is the slots side by side; it is as large as all, so read slot by slot.
+
+        Args:
+            slots: as ``read`` gave them.
+            normed: whether the head normalises before ``fc``, and what was recorded stands behind that.
+
+        Raises:
+            InputError: a part can't be read any more.
+        """
+        rows = self._draft_input
+        if rows is None:
+            return "absent"
+        if normed:
+            return "normed"
+        width = rows.states["draft_input"].width
+        return (
+            "equal" if is_side_by_side(slots, width, lambda columns: rows.read("draft_input", columns)) else "differs"
+        )
+
+    def draft_input(self) -> torch.Tensor | None:
+        """``[T, K * H]``; None where the rank didn't record it whole.
+
+        Raises:
+            InputError: a part can't be read any more.
+        """
+        return None if self._draft_input is None else self._draft_input.read("draft_input")
 
 
 @dataclass(frozen=True)
@@ -95,18 +179,6 @@ class Incomplete:
         return f"no rows of positions {named}" + (f" and {more} more gaps" if more > 0 else "")
 
 
-@dataclass
-class _Part:
-    path: Path
-    mode: str
-    states: Mapping[str, tuple[str, int]]
-    """Dtype and width of each tensor that is a state."""
-    share: bool
-    """Whether the states are a rank's share of the rows, which says nothing of which ones these are."""
-    rows: dict[int, torch.Tensor] = field(default_factory=dict)
-    """Indices of each request's rows, int64."""
-
-
 class SessionParts:
     """The parts of one session.
 
@@ -123,7 +195,7 @@ class SessionParts:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.ranks: dict[str, RankRecord] = {}
-        self._parts: dict[tuple[str, str, int], list[_Part]] = defaultdict(list)
+        self._parts: dict[tuple[str, str, int], list[PartFile]] = defaultdict(list)
         self._ranks: dict[tuple[str, int], set[str]] = defaultdict(set)  # by kind and request
         try:
             names = sorted(path.name for path in folder.iterdir())
@@ -166,12 +238,11 @@ class SessionParts:
         kinds = ("aux", "draft") if ("draft", number) in self._ranks else ("aux",)
         return all(self._order(rank, kind, number, tokens, first) for kind in kinds)
 
-    def assemble(self, rank: str, number: int, tokens: int, *, first: int = 0) -> AssembledRank | Incomplete:
+    def locate(self, rank: str, number: int, tokens: int, *, first: int = 0) -> LocatedRank | Incomplete:
         """One request's rows of one rank, in the order of their positions.
 
         Where a position was computed twice (an engine that preempted the request computes it again), the later row
-        counts: it is the one that the head was fed. Where the rank's states are a share of the rows, they are given as
-        they are.
+        counts: it is the one that the head was fed.
 
         Args:
             rank: whose rows.
@@ -183,13 +254,13 @@ class SessionParts:
         if (order < 0).any():
             runs = tuple((start + first, stop + first) for start, stop in _runs(order < 0))
             return Incomplete(runs, int((order >= 0).sum()))
-        return self._gather("aux", rank, number, order, self._draft_input(rank, number, tokens, first))
+        return self._located("aux", rank, number, order, self._draft_input(rank, number, tokens, first))
 
     def generated_forwards(self, rank: str, number: int) -> int:
         """In how many forwards a rank accepted rows of a request's generated tokens."""
         return len(self._parts.get((rank, "generated", number), []))
 
-    def assemble_generated(self, rank: str, number: int, first: int, tokens: int) -> AssembledRank | Incomplete:
+    def locate_generated(self, rank: str, number: int, first: int, tokens: int) -> LocatedRank | Incomplete:
         """One request's rows of generated tokens as one rank accepted them, from a position on until one is missing.
 
         Its token ids are the rank's own: ranks may choose different ones. Where they accepted different numbers of
@@ -206,128 +277,47 @@ class SessionParts:
         order = order[: int(missing[0])] if len(missing) else order
         if not len(order):
             return Incomplete((), 0, "no row of a generated token")
-        return self._gather("generated", rank, number, order, None)
+        return self._located("generated", rank, number, order, None)
 
-    def _gather(
-        self, kind: str, rank: str, number: int, order: torch.Tensor, draft_input: torch.Tensor | None
-    ) -> AssembledRank | Incomplete:
-        parts = self._parts.get((rank, kind, number), [])
-        reason = _unlike(parts)
-        if reason:
-            return Incomplete((), len(order), reason)
-
-        def whole(name: str) -> torch.Tensor:
-            rows = self._rows(kind, rank, number, name)
-            return rows if parts[0].share and name in parts[0].states else rows[order]
-
-        names = set(parts[0].states)
-        slots = _slots(whole, names, _hidden_size(self.ranks.get(rank)))
+    def _located(
+        self, kind: str, rank: str, number: int, order: torch.Tensor, draft_input: RequestRows | None
+    ) -> LocatedRank | Incomplete:
+        rows = RequestRows(number, self._parts.get((rank, kind, number), []), order)
+        reason = rows.unlike()
+        slots = reason or _slot_places(rows, _hidden_size(self.ranks.get(rank)))
         if isinstance(slots, str):
             return Incomplete((), len(order), slots)
-        return AssembledRank(
-            token_ids=whole("token_ids").to(_int64()),
-            slots=slots,
-            last_state=whole("last_state") if "last_state" in names else None,
-            draft_input=draft_input,
-            modes=tuple(dict.fromkeys(part.mode for part in parts)),
-            forwards=len(parts),
-            beside={
-                int(name.removeprefix(BOUNDARY_KEY)): whole(name) for name in sorted(names) if _BESIDE.fullmatch(name)
-            },
-            sampled_ids=whole("sampled_ids").to(_int64()) if kind == "generated" else None,
+        return LocatedRank(
+            token_ids=rows.read("token_ids").to(_int64()),
+            sampled_ids=rows.read("sampled_ids").to(_int64()) if kind == "generated" else None,
+            _rows=rows,
+            _slots=slots,
+            _draft_input=draft_input,
         )
 
     def _order(self, rank: str, kind: str, number: int, tokens: int, first: int) -> bool:
         return bool((_latest(self._positions(rank, kind, number), tokens)[first:] >= 0).all())
 
-    def _draft_input(self, rank: str, number: int, tokens: int, first: int) -> torch.Tensor | None:
+    def _draft_input(self, rank: str, number: int, tokens: int, first: int) -> RequestRows | None:
         parts = self._parts.get((rank, "draft", number), [])
         order = _latest(self._positions(rank, "draft", number), tokens)[first:]
-        if not parts or parts[0].share or (order < 0).any() or _unlike(parts):
-            return None
-        return self._rows("draft", rank, number, "draft_input")[order]
+        rows = RequestRows(number, parts, order)
+        return None if not parts or parts[0].share or (order < 0).any() or rows.unlike() else rows
 
     def _positions(self, rank: str, kind: str, number: int) -> list[torch.Tensor]:
-        return self._read(kind, rank, number, "positions")
-
-    def _rows(self, kind: str, rank: str, number: int, name: str) -> torch.Tensor:
-        import torch
-
-        return torch.cat(self._read(kind, rank, number, name))
-
-    def _read(self, kind: str, rank: str, number: int, name: str) -> list[torch.Tensor]:
-        from safetensors import SafetensorError, safe_open
-
-        read = []
-        for part in self._parts.get((rank, kind, number), ()):
-            try:
-                with safe_open(part.path, framework="pt") as file:
-                    tensor = file.get_tensor(name)
-            except (SafetensorError, OSError) as error:
-                raise InputError(part.path, f"can't be read any more ({one_line(error)})") from error
-            read.append(tensor if part.share and name in part.states else tensor[part.rows[number]])
-        return read
+        return [part.read("positions")[part.rows[number]] for part in self._parts.get((rank, kind, number), ())]
 
     def _index(self, path: Path, rank: str, kind: str) -> None:
-        from safetensors import SafetensorError, safe_open
+        from safetensors import SafetensorError
 
         try:
-            with safe_open(path, framework="pt") as file:
-                header = file.metadata() or {}
-                numbers = [int(number) for number in json.loads(header.get("requests", "[]"))]
-                request = file.get_tensor("request")
-                slices = {name: file.get_slice(name) for name in file.keys()}  # noqa: SIM118  safe_open is no mapping
-                shapes = {name: tuple(one.get_shape()) for name, one in slices.items()}
-                dtypes = {name: str(one.get_dtype()) for name, one in slices.items()}
-            states, share = _checked_part(kind, numbers, request, shapes, dtypes)
+            part = open_part(path, kind)
         except (SafetensorError, OSError, ValueError, TypeError, KeyError, RecursionError) as error:
             self.ranks[rank].unreadable.append(f"{path.name} can't be read ({one_line(error)})")
             return
-        part = _Part(path, header.get("mode", ""), states, share)
-        for index, number in enumerate(numbers):
-            part.rows[number] = (request == index).nonzero().flatten()
+        for number in part.rows:
             self._parts[rank, kind, number].append(part)
             self._ranks[kind, number].add(rank)
-
-
-def _checked_part(
-    kind: str,
-    numbers: Sequence[int],
-    request: torch.Tensor,
-    shapes: Mapping[str, tuple[int, ...]],
-    dtypes: Mapping[str, str],
-) -> tuple[dict[str, tuple[str, int]], bool]:
-    """The states of a part, and whether they are a share of its rows.
-
-    Raises:
-        ValueError: it isn't what the spool says that a part is.
-        KeyError: a tensor is missing.
-    """
-    if request.ndim != 1 or request.dtype != _int64() or not 0 < len(set(numbers)) == len(numbers) <= len(request):
-        raise ValueError(f"request is {tuple(request.shape)} {request.dtype}, of {len(numbers)} requests")
-    rows = len(request)
-    for name in ("token_ids", "positions", *(("sampled_ids",) if kind == "generated" else ())):
-        if shapes[name] != (rows,) or dtypes[name] not in _INTEGERS:
-            raise ValueError(f"{name} is {shapes[name]} {dtypes[name]}, not ({rows},) of integers")
-    states = {name: shape for name, shape in shapes.items() if name != "request" and name not in PER_TOKEN}
-    wanted = ("draft_input",) if kind == "draft" else ("slot.0", "packed")
-    if not any(name in states for name in wanted):
-        raise ValueError(f"it has no {' and no '.join(wanted)}")
-    share = False
-    for name, shape in states.items():
-        if len(shape) != 2 or not 0 < shape[0] <= rows or shape[1] < 1:  # noqa: PLR2004  rows, values
-            raise ValueError(f"{name} is {shape}, and the part has {rows} rows")
-        share |= shape[0] < rows
-    if share and len(numbers) > 1:
-        raise ValueError("a rank's share of the rows of several requests")
-    return {name: (dtypes[name], shape[1]) for name, shape in states.items()}, share
-
-
-def _unlike(parts: Sequence[_Part]) -> str:
-    """Why the forwards of one request can't be put together; empty where they can."""
-    if any(part.states != parts[0].states for part in parts):
-        return "its forwards recorded states of different kinds"
-    return "a rank's share of the rows of several forwards" if parts[0].share and len(parts) > 1 else ""
 
 
 def _int64() -> torch.dtype:
@@ -336,25 +326,18 @@ def _int64() -> torch.dtype:
     return torch.int64
 
 
-def draft_input_state(assembled: AssembledRank, *, normed: bool) -> DraftInputState:
-    """Whether what the head's ``fc`` got is the slots side by side, bit for bit, in the dtype that the head has.
+def is_side_by_side(slots: Sequence[torch.Tensor], width: int, columns_of: Callable[[slice], torch.Tensor]) -> bool:
+    """Whether a head's input is the slots side by side, bit for bit, in the dtype that the head has.
 
     Args:
-        assembled: a sequence of one rank.
-        normed: whether the head normalises before ``fc``, and what was recorded stands behind that.
+        slots: ``[T, H]`` each.
+        width: of the input.
+        columns_of: gives some of its columns.
     """
-    import torch
-
-    if assembled.draft_input is None:
-        return "absent"
-    if normed:
-        return "normed"
-    widths = [slot.shape[1] for slot in assembled.slots]
-    if assembled.draft_input.shape[1] != sum(widths):
-        return "differs"
-    chunks = torch.split(assembled.draft_input, widths, dim=1)
-    same = all(_is_same(slot, chunk) for slot, chunk in zip(assembled.slots, chunks, strict=True))
-    return "equal" if same else "differs"
+    ends = [sum(slot.shape[1] for slot in slots[: index + 1]) for index in range(len(slots))]
+    return width == ends[-1] and all(
+        _is_same(slot, columns_of(slice(end - slot.shape[1], end))) for slot, end in zip(slots, ends, strict=True)
+    )
 
 
 def _is_same(slot: torch.Tensor, chunk: torch.Tensor) -> bool:
@@ -365,17 +348,17 @@ def _is_same(slot: torch.Tensor, chunk: torch.Tensor) -> bool:
     return bool(((cast == chunk) | (cast.isnan() & chunk.isnan())).all())
 
 
-def _slots(whole: Any, names: set[str], hidden_size: int | None) -> tuple[torch.Tensor, ...] | str:
-    """The slots, or why they can't be told apart."""
-    if "packed" in names:
-        packed: torch.Tensor = whole("packed")
-        if hidden_size is None or packed.shape[1] % hidden_size:
-            return f"its states are one tensor of {packed.shape[1]} values a row, no multiple of {hidden_size or 'H'}"
-        return tuple(packed.chunk(packed.shape[1] // hidden_size, dim=1))
-    slots = sorted((name for name in names if name.startswith("slot.")), key=_natural)
+def _slot_places(rows: RequestRows, hidden_size: int | None) -> tuple[_SlotPlace, ...] | str:
+    """Where the slots are, or why they can't be told apart."""
+    if "packed" in rows.states:
+        width = rows.states["packed"].width
+        if hidden_size is None or width % hidden_size:
+            return f"its states are one tensor of {width} values a row, no multiple of {hidden_size or 'H'}"
+        return tuple(_SlotPlace("packed", slice(at, at + hidden_size)) for at in range(0, width, hidden_size))
+    slots = sorted((name for name in rows.states if name.startswith("slot.")), key=_natural)
     if slots != [f"slot.{index}" for index in range(len(slots))]:
         return f"its slots are {', '.join(slots)}"
-    return tuple(whole(name) for name in slots)
+    return tuple(_SlotPlace(name) for name in slots)
 
 
 def _hidden_size(record: RankRecord | None) -> int | None:

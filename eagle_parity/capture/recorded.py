@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
 
-from eagle_parity.capture.assembly import AssembledRank, Incomplete, SessionParts
+from eagle_parity.capture.assembly import Incomplete, LocatedRank, SessionParts
 from eagle_parity.capture.format import (
     CONDITIONS_FOLDER,
     GENERATE,
@@ -36,6 +36,7 @@ if TYPE_CHECKING:
 
     import torch
 
+    from eagle_parity.capture.assembly import DraftInputState
     from eagle_parity.capture.rank_record import RankRecord
     from eagle_parity.capture.sending import Condition, Sent, SentRequest
     from eagle_parity.wiring import BoundaryEntry
@@ -73,13 +74,13 @@ def write_recording(
     recorded: list[str] = []
     refused: dict[str, str] = {}
     for condition in sent.conditions:
-        assembling = recording.assemble_generated if condition == GENERATE else recording.assemble
+        locating = recording.locate_generated if condition == GENERATE else recording.locate
         fulfilled = recording.fulfilled(condition)
         if not fulfilled:
             refused[condition] = recording.why_not(condition)
             continue
         try:
-            recording.write(fulfilled, output / CONDITIONS_FOLDER / condition, overwrite=True, assembling=assembling)
+            recording.write(fulfilled, output / CONDITIONS_FOLDER / condition, overwrite=True, locating=locating)
             recorded.append(condition)
         except InputError as error:
             refused[condition] = error.found
@@ -131,7 +132,7 @@ class _Recording:
         *,
         overwrite: bool,
         lost: Sequence[IncompleteSequence] = (),
-        assembling: Callable[[SentRequest, int], dict[str, AssembledRank] | str] | None = None,
+        locating: Callable[[SentRequest, int], dict[str, LocatedRank] | str] | None = None,
     ) -> Manifest:
         """One capture of these requests, each from a position on; the manifest tells which aren't whole.
 
@@ -140,33 +141,32 @@ class _Recording:
             output: the capture's directory.
             overwrite: see ``CaptureWriter``.
             lost: sequences that were never answered.
-            assembling: puts a request's rows together; those of its prompt by default.
+            locating: finds a request's rows; those of its prompt by default.
         """
         incomplete = list(lost)
         writer: CaptureWriter | None = None
         with ExitStack() as stack:
             for request, first_position in requests:
-                assembled = (assembling or self.assemble)(request, first_position)
-                if isinstance(assembled, str):
-                    incomplete.append(IncompleteSequence(name=request.name, reason=assembled))
+                located = (locating or self.locate)(request, first_position)
+                if isinstance(located, str):
+                    incomplete.append(IncompleteSequence(name=request.name, reason=located))
                     continue
                 if writer is None:
                     # What the states are like only the first of them says.
-                    writer = self._writer(next(iter(assembled.values())), output, overwrite=overwrite)
+                    writer = self._writer(next(iter(located.values())), output, overwrite=overwrite)
                     stack.enter_context(writer)
                     writer.describe_live(self._live(incomplete))
-                self._write_one(writer, request, assembled)
+                self._write_one(writer, request, located)
             if writer is None:
                 reason = incomplete[0].reason if incomplete else "no requests"
                 raise InputError(output, f"not one sequence was recorded whole; the first: {reason}")
             writer.describe_live(self._live(incomplete))
         return writer.manifest
 
-    def _writer(self, first: AssembledRank, output: Path, *, overwrite: bool) -> CaptureWriter:
-        dtype = str(first.slots[0].dtype).removeprefix("torch.")
+    def _writer(self, first: LocatedRank, output: Path, *, overwrite: bool) -> CaptureWriter:
+        dtype = first.dtype
         if dtype not in _DTYPES:
             raise InputError(self.sent.server, f"its hidden states are {dtype}", expected=" or ".join(_DTYPES))
-        hidden_size = int(first.slots[0].shape[1])
         num_layers = self.target.get("num_layers")
         return CaptureWriter(
             output,
@@ -179,15 +179,15 @@ class _Recording:
                 name=Path(str(self.config.get("_name_or_path") or self.settings.get("model_path") or "target")).name,
                 architectures=self.architectures,
                 num_layers=num_layers if isinstance(num_layers, int) and num_layers > 0 else 1,
-                hidden_size=hidden_size,
+                hidden_size=first.hidden_size,
             ),
             slots=self._boundaries(first),
-            last_state=None if _last_state(first) is None else POST_NORM,
+            last_state=POST_NORM if first.has_last_state else None,
             dtype=_DTYPES[dtype],
             overwrite=overwrite,
         )
 
-    def _boundaries(self, first: AssembledRank) -> list[BoundaryEntry]:
+    def _boundaries(self, first: LocatedRank) -> list[BoundaryEntry]:
         """What the live module's layer set means; unknown where it says nothing or another number of slots."""
         found = live_boundaries(
             self.engine.engine,
@@ -198,55 +198,47 @@ class _Recording:
             {**{name: str(value) for name, value in self.settings.items()}, **dict(self.engine.options)},
             target_config=self.config or None,
         )
-        slots = len(first.slots)
-        listed = list(found) if found is not None and len(found) == slots else [None] * slots
+        listed = list(found) if found is not None and len(found) == first.slots else [None] * first.slots
         front = [EMBEDDING] if EMBEDDING in first.beside else []
-        return [*front, *listed, *sorted(boundary for boundary in first.beside if boundary != EMBEDDING)]
+        return [*front, *listed, *(boundary for boundary in first.beside if boundary != EMBEDDING)]
 
-    def assemble(self, request: SentRequest, first_position: int) -> dict[str, AssembledRank] | str:
+    def locate(self, request: SentRequest, first_position: int) -> dict[str, LocatedRank] | str:
         """Every rank that has the sequence whole, one with the ids that were sent first, or why there is none."""
-        import torch
-
-        tokens = len(request.token_ids)
-        whole: dict[str, AssembledRank] = {}
-        others: dict[str, AssembledRank] = {}  # with other ids than were sent: a fault that the comparison names
-        normed = bool(self.draft.get("normed_before_fc"))
+        sent = request.token_ids[first_position:]
+        whole: dict[str, LocatedRank] = {}
+        others: dict[str, LocatedRank] = {}  # with other ids than were sent: a fault that the comparison names
         stopped = self._stopped_by()
         reason = "no rank recorded it" + (f": the hook stopped at its limit ({stopped})" if stopped else "")
         for rank in self.parts.ranks_of(request.number):
-            assembled = self.parts.assemble(rank, request.number, tokens, first=first_position)
-            if isinstance(assembled, Incomplete):
-                reason = f"{rank}: {assembled}{self._hint(rank, assembled)}"
-                continue
-            assembled = assembled.with_input_judged(normed=normed)
-            if not torch.equal(
-                assembled.token_ids, torch.tensor(request.token_ids[tokens - len(assembled.token_ids) :])
-            ):
+            located = self.parts.locate(rank, request.number, len(request.token_ids), first=first_position)
+            if isinstance(located, Incomplete):
+                reason = f"{rank}: {located}{self._hint(rank, located)}"
+            elif located.token_ids.tolist() != sent:
                 reason = f"{rank}: the server computed other token ids than were sent"
-                others[rank] = assembled
+                others[rank] = located
             else:
-                whole[rank] = assembled
+                whole[rank] = located
         if not whole:
             failures = [failure for record in self.parts.ranks.values() for failure in record.failures]
             return f"{reason}; the hook: {failures[0]}" if failures else reason
         return whole | others
 
-    def assemble_generated(self, request: SentRequest, first_position: int) -> dict[str, AssembledRank] | str:
+    def locate_generated(self, request: SentRequest, first_position: int) -> dict[str, LocatedRank] | str:
         """Every rank's own run of generated rows; first one whose tokens the server answered with."""
         output = request.output_ids or []
-        answered: dict[str, AssembledRank] = {}
-        others: dict[str, AssembledRank] = {}
+        answered: dict[str, LocatedRank] = {}
+        others: dict[str, LocatedRank] = {}
         reason = "no rank recorded its generated tokens"
         for rank in self.parts.ranks_of(request.number):
             # The last token was chosen and never computed.
-            assembled = self.parts.assemble_generated(rank, request.number, first_position, len(output) - 1)
-            if isinstance(assembled, Incomplete):
-                reason = f"{rank}: {assembled}{self._hint(rank, assembled)}"
+            located = self.parts.locate_generated(rank, request.number, first_position, len(output) - 1)
+            if isinstance(located, Incomplete):
+                reason = f"{rank}: {located}{self._hint(rank, located)}"
                 continue
-            rows = len(assembled.token_ids)
-            chosen = [] if assembled.sampled_ids is None else assembled.sampled_ids.tolist()
-            own = assembled.token_ids.tolist() == output[:rows] and chosen == output[1 : rows + 1]
-            (answered if own else others)[rank] = assembled
+            rows = len(located.token_ids)
+            chosen = [] if located.sampled_ids is None else located.sampled_ids.tolist()
+            own = located.token_ids.tolist() == output[:rows] and chosen == output[1 : rows + 1]
+            (answered if own else others)[rank] = located
         if others and not answered:
             return "no rank generated the tokens that the server answered with"
         return answered | others or reason
@@ -266,30 +258,49 @@ class _Recording:
             return f"; the first ones came from the prefix cache: start the server with {flag}"
         return ""
 
-    def _write_one(self, writer: CaptureWriter, request: SentRequest, whole: Mapping[str, AssembledRank]) -> None:
-        name, first = next(iter(whole.items()))
-        states = [rank.draft_input_is for rank in whole.values()]
-        # What any rank's fc got wrong counts.
-        state = next((s for s in states if s == "differs"), states[0])
-        at = states.index(state)
-        different = list(whole.values())[at].draft_input if state == "differs" else None
-        generated = first.sampled_ids is not None
-        first_position = len(request.token_ids) - (0 if generated else len(first.token_ids))
+    def _write_one(self, writer: CaptureWriter, request: SentRequest, located: Mapping[str, LocatedRank]) -> None:
+        """Rank by rank: all ranks' states of a long sequence would be more than a machine has memory."""
+        first, *others = located
+        inputs = {rank: self._write_other(writer, rank, located[rank]) for rank in others}
+        self._write_first(writer, request, first, located, inputs)
+
+    def _write_other(self, writer: CaptureWriter, rank: str, located: LocatedRank) -> DraftInputState:
+        assembled = located.read()
+        writer.write_rank(rank, RankIds(located.token_ids, located.sampled_ids), assembled.states)
+        return located.draft_input_state(assembled.slots, normed=self._is_normed)
+
+    def _write_first(
+        self,
+        writer: CaptureWriter,
+        request: SentRequest,
+        rank: str,
+        located: Mapping[str, LocatedRank],
+        inputs: Mapping[str, DraftInputState],
+    ) -> None:
+        """The rank whose states any capture has, and the head's input of whichever rank got another one."""
+        own = located[rank]
+        assembled = own.read()
+        inputs = {rank: own.draft_input_state(assembled.slots, normed=self._is_normed), **inputs}
+        wrong = next((name for name, state in inputs.items() if state == "differs"), None)
+        generated = own.sampled_ids is not None
+        first_position = len(request.token_ids) - (0 if generated else len(own.token_ids))
         mask = None if generated else request.loss_mask
-        for other, rank in list(whole.items())[1:]:
-            writer.write_rank(other, RankIds(rank.token_ids, rank.sampled_ids), rank.states)
         writer.write(
             request.name,
-            first.token_ids,
-            first.states,
-            last_state=_last_state(first),
+            own.token_ids,
+            assembled.states,
+            last_state=assembled.last_state,
             loss_mask=None if mask is None else _tensor(mask[first_position:]),
-            draft_input=different,
-            draft_input_is=None if self.is_reference else state,
-            rank=name,
-            sampled_ids=first.sampled_ids,
+            draft_input=None if wrong is None else located[wrong].draft_input(),
+            draft_input_is=None if self.is_reference else inputs[wrong or rank],
+            rank=rank,
+            sampled_ids=own.sampled_ids,
             first_position=first_position,
         )
+
+    @property
+    def _is_normed(self) -> bool:
+        return bool(self.draft.get("normed_before_fc"))
 
     def _live(self, incomplete: Sequence[IncompleteSequence]) -> LiveRecording:
         layers = self.target.get("layer_set")
@@ -345,12 +356,6 @@ class _Recording:
                 "no prefix was found in a cache: the server keeps none, or in blocks longer than half of each sequence"
             )
         return "no two sequences were computed together"
-
-
-def _last_state(rank: AssembledRank) -> torch.Tensor | None:
-    """``[T, H]``; None as well where the slots are shares of the hidden dimension, beside which it has no place."""
-    state = rank.last_state
-    return state if state is not None and state.shape[1] == rank.slots[0].shape[1] else None
 
 
 def _live_rank(record: RankRecord) -> LiveRank:

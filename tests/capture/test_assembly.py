@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import json
 import os
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
 import torch
+from located_rank import ReadRank
 from safetensors.torch import save_file
 
 from eagle_parity.capture.assembly import (
-    AssembledRank,
     Incomplete,
+    LocatedRank,
     SessionParts,
-    draft_input_state,
+    is_side_by_side,
 )
 from eagle_parity.capture.rank_record import MAX_RECORD_BYTES
 from eagle_parity.capture.spool.files import is_spooled_name
@@ -86,14 +86,12 @@ def recorder(tmp_path: Path) -> Recorder:
     return Recorder(tmp_path / "spool", new_session())
 
 
-def whole(recorder: Recorder, number: int, tokens: int, first: int = 0) -> AssembledRank:
-    assembled = SessionParts(recorder.folder).assemble(recorder.rank, number, tokens, first=first)
-    assert isinstance(assembled, AssembledRank), assembled
-    return assembled
+def whole(recorder: Recorder, number: int, tokens: int, first: int = 0) -> ReadRank:
+    return ReadRank(SessionParts(recorder.folder).locate(recorder.rank, number, tokens, first=first))
 
 
 def refused(recorder: Recorder, number: int = 0, tokens: int = 3) -> Incomplete:
-    assembled = SessionParts(recorder.folder).assemble(recorder.rank, number, tokens)
+    assembled = SessionParts(recorder.folder).locate(recorder.rank, number, tokens)
     assert isinstance(assembled, Incomplete)
     return assembled
 
@@ -136,7 +134,7 @@ def test_gaps_are_named(recorder: Recorder) -> None:
     assembled = refused(recorder, tokens=20)
     assert assembled.rows == 6
     assert str(assembled) == "no rows of positions 0 to 1, 3 to 4, 6 to 7, 9 to 10 and 3 more gaps"
-    assert isinstance(whole(recorder, 0, 18, first=17), AssembledRank)
+    assert whole(recorder, 0, 18, first=17).token_ids.tolist() == [27]
 
 
 def test_a_request_that_nobody_recorded(recorder: Recorder) -> None:
@@ -163,22 +161,24 @@ def test_the_heads_input_is_waited_for_and_compared(recorder: Recorder) -> None:
     recorder.forward([(0, 0, 3)], kind="draft")
     parts = SessionParts(recorder.folder)
     assert (parts.is_whole("tp0", 0, 3), parts.is_whole("tp1", 0, 3)) == (True, False)
-    assert draft_input_state(whole(recorder, 0, 3), normed=False) == "equal"
-    assert draft_input_state(whole(recorder, 0, 3), normed=True) == "normed"
-    assert draft_input_state(whole(other, 0, 3), normed=False) == "absent"
+    assert whole(recorder, 0, 3).draft_input_state() == "equal"
+    assert whole(recorder, 0, 3).draft_input_state(normed=True) == "normed"
+    assert whole(other, 0, 3).draft_input_state() == "absent"
     other.forward([(0, 0, 3)], kind="draft", value=0.5)
-    assert draft_input_state(whole(other, 0, 3), normed=False) == "differs"
+    assert whole(other, 0, 3).draft_input_state() == "differs"
 
 
 def test_a_cast_and_a_nan_make_no_other_input_of_the_head() -> None:
     slots = torch.randn(2, 3, HIDDEN)
     slots[0, 1, 2] = torch.nan
-    assembled = AssembledRank(torch.arange(3), tuple(slots), None, torch.cat(tuple(slots), dim=1), ("EXTEND",), 1)
+
+    def is_given(got: torch.Tensor) -> bool:
+        return is_side_by_side(tuple(slots), got.shape[1], lambda columns: got[:, columns])
+
     for dtype in (torch.float32, torch.bfloat16):
-        got = replace(assembled, draft_input=torch.cat(tuple(slots), dim=1).to(dtype))
-        assert draft_input_state(got, normed=False) == "equal"
-    for other in (assembled.slots[0], torch.cat((slots[1], slots[0]), dim=1), torch.zeros(2, 2 * HIDDEN)):
-        assert draft_input_state(replace(assembled, draft_input=other), normed=False) == "differs"
+        assert is_given(torch.cat(tuple(slots), dim=1).to(dtype))
+    for other in (slots[0], torch.cat((slots[1], slots[0]), dim=1), torch.zeros(2, 2 * HIDDEN)):
+        assert not is_given(other)
 
 
 def test_one_tensor_is_split_by_the_hidden_size(recorder: Recorder) -> None:
@@ -257,7 +257,7 @@ def test_a_part_that_is_none_is_told_and_the_others_are_read(
     parts = SessionParts(recorder.folder)
     (failure,) = parts.ranks["tp0"].failures
     assert failure.startswith("tp0-000007-aux.safetensors can't be read (")
-    assert isinstance(parts.assemble("tp0", 0, 3), AssembledRank)
+    assert isinstance(parts.locate("tp0", 0, 3), LocatedRank)
 
 
 def test_rows_of_no_request_are_left_out(recorder: Recorder) -> None:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 import torch
+from located_rank import ReadRank
 from safetensors import safe_open
 from torch import nn
 
@@ -110,7 +111,7 @@ def test_both_ends_are_recorded_as_they_were(hooked: Any, tmp_path: Path) -> Non
     target, token = hooked([0, LAYERS])
     session = new_session()
     record(target, token, session)
-    assembled: Any = SessionParts(tmp_path / session).assemble("tp0", 0, TOKENS)
+    assembled = ReadRank(SessionParts(tmp_path / session).locate("tp0", 0, TOKENS))
     assert sorted(assembled.beside) == [0, LAYERS]
     # Every layer overwrites its input: a reference that was kept would hold the last state.
     assert len(assembled.states) == LAYERS + 1
@@ -140,7 +141,7 @@ def test_a_model_that_is_compiled_whole_still_runs(hooked: Any, tmp_path: Path) 
     target.model.forward = torch.compile(target.model.forward, backend="eager", fullgraph=True)
     session = new_session()
     target.run(request_id(token, session, 0), embedded())
-    assembled: Any = SessionParts(tmp_path / session).assemble("tp0", 0, TOKENS)
+    assembled = ReadRank(SessionParts(tmp_path / session).locate("tp0", 0, TOKENS))
     assert torch.equal(assembled.states[0], embedded())
 
 

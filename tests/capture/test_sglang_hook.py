@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 import torch
+from located_rank import ReadRank
 from safetensors import safe_open
 from torch import nn
 
 from eagle_parity.capture import hook_log
-from eagle_parity.capture.assembly import AssembledRank, Incomplete, SessionParts, draft_input_state
+from eagle_parity.capture.assembly import Incomplete, SessionParts
 from eagle_parity.capture.sglang import factory, facts, modules, register, tap
 from eagle_parity.capture.spool.folder import SPOOL_ENV, read_token
 from eagle_parity.capture.spool.request_ids import new_session, request_id
@@ -180,10 +181,8 @@ class Session:
     def content(self) -> Any:
         return self.parts.ranks["tp1"].content
 
-    def whole(self, number: int, tokens: int, first: int = 0) -> AssembledRank:
-        assembled = self.parts.assemble("tp1", number, tokens, first=first)
-        assert isinstance(assembled, AssembledRank), assembled
-        return assembled
+    def whole(self, number: int, tokens: int, first: int = 0) -> ReadRank:
+        return ReadRank(self.parts.locate("tp1", number, tokens, first=first))
 
 
 @pytest.fixture
@@ -259,13 +258,13 @@ def test_the_drafts_input_is_what_fc_got(session: Session, midlayer: bool) -> No
     states, batch = run(target, [(session.rid(0), 0, 3), ("other", 0, 2)])
     draft(batch.positions + 101, batch.positions, batch, states)
     assembled = session.whole(0, 3)
-    assert draft_input_state(assembled, normed=False) == "equal"
+    assert assembled.draft_input_state() == "equal"
     assert session.content["facts"]["draft"]["fc_weight"] == [HIDDEN, 3 * HIDDEN]
     assert session.content["facts"]["draft"]["model_class"].endswith("DraftModel")
     shifted = states.roll(HIDDEN, dims=1)
     states, batch = run(target, [(session.rid(1), 0, 3)])
     draft(batch.positions, batch.positions, batch, shifted[:3])
-    assert draft_input_state(session.whole(1, 3), normed=False) == "differs"
+    assert session.whole(1, 3).draft_input_state() == "differs"
 
 
 def test_a_head_that_normalises_first_is_told(session: Session) -> None:
@@ -566,4 +565,4 @@ def test_parts_are_what_the_spool_says_they_are(session: Session) -> None:
         names = sorted(file.keys())
         assert json.loads(file.metadata()["requests"]) == [4]
     assert names == ["last_state", "positions", "request", "slot.0", "slot.1", "slot.2", "token_ids"]
-    assert isinstance(session.parts.assemble("tp1", 4, 5), Incomplete)
+    assert isinstance(session.parts.locate("tp1", 4, 5), Incomplete)

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 import torch
+from located_rank import ReadRank
 
-from eagle_parity.capture.assembly import AssembledRank, SessionParts
+from eagle_parity.capture.assembly import SessionParts
 from eagle_parity.capture.servers.vllm import VllmServer
 from eagle_parity.capture.spool.folder import SPOOL_ENV, make_spool
 from eagle_parity.capture.spool.request_ids import new_session, request_id
@@ -89,10 +90,9 @@ def test_a_server_without_a_draft_records_a_reference(spool: Path) -> None:
     states = [torch.full((TOKENS + 1, HIDDEN), float(boundary)) for boundary in range(LAYERS + 1)]
     metadata = SimpleNamespace(num_actual_tokens=TOKENS + 1, query_start_loc_cpu=torch.tensor([0, TOKENS + 1]))
     assert worker.model_runner.propose_draft_token_ids(states[0], states, metadata) == "drafts"
-    assembled = SessionParts(spool / session).assemble("tp0", 0, TOKENS)
-    assert isinstance(assembled, AssembledRank)
+    assembled = ReadRank(SessionParts(spool / session).locate("tp0", 0, TOKENS))
     assert [float(slot[0, 0]) for slot in assembled.states] == [0.0, 1.0, 2.0]
-    assert assembled.draft_input is None
+    assert assembled.draft_input_state() == "absent"
 
     assert methods.eagle_parity_stop(worker)["capturing"] is False
     assert "propose_draft_token_ids" not in vars(worker.model_runner)

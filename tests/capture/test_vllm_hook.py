@@ -15,10 +15,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 import torch
+from located_rank import ReadRank
 from safetensors import safe_open
 from torch import nn
 
-from eagle_parity.capture.assembly import AssembledRank, SessionParts, draft_input_state
+from eagle_parity.capture.assembly import SessionParts
 from eagle_parity.capture.spool.folder import SPOOL_ENV, read_token
 from eagle_parity.capture.spool.request_ids import new_session, request_id
 from eagle_parity.capture.vllm import CaptureEndpoint, CaptureMethods, endpoint, recorder, register, spooled_files
@@ -247,10 +248,8 @@ class Session:
     def content(self) -> Any:
         return self.parts.ranks["tp1"].content
 
-    def whole(self, number: int, tokens: int, first: int = 0) -> AssembledRank:
-        assembled = self.parts.assemble("tp1", number, tokens, first=first)
-        assert isinstance(assembled, AssembledRank), assembled
-        return assembled
+    def whole(self, number: int, tokens: int, first: int = 0) -> ReadRank:
+        return ReadRank(self.parts.locate("tp1", number, tokens, first=first))
 
 
 @pytest.fixture(autouse=True)
@@ -301,7 +300,7 @@ def test_chunks_batches_and_other_people(server: tuple[Any, Any, Session]) -> No
         assembled = session.whole(number, tokens)
         assert assembled.token_ids.tolist() == [100 + position for position in range(tokens)]
         assert torch.equal(torch.stack(assembled.slots), torch.stack(states(torch.arange(tokens), 0)))
-        assert draft_input_state(assembled, normed=False) == "equal"
+        assert assembled.draft_input_state() == "equal"
     assert session.content["tokens"] == 13
     assert session.parts.shape_of("tp1", 0) == (2, 0, False)
 
@@ -323,9 +322,8 @@ def generating(runner: Any, spool: Path) -> Session:
     return Session(spool)
 
 
-def chosen(session: Session, number: int, first: int, tokens: int = 99) -> AssembledRank:
-    assembled = session.parts.assemble_generated("tp1", number, first, tokens)
-    assert isinstance(assembled, AssembledRank), assembled
+def chosen(session: Session, number: int, first: int, tokens: int = 99) -> ReadRank:
+    assembled = ReadRank(session.parts.locate_generated("tp1", number, first, tokens))
     assert assembled.sampled_ids is not None
     return assembled
 
@@ -379,7 +377,7 @@ def test_a_row_that_a_rank_rejected_ends_the_run(spool: Path) -> None:
     # The scheduler, which asks the first rank, goes on behind what that one accepted.
     runner.step([(session.rid(0), 6, 7, 3)], sampled=[[107]])
     assert chosen(session, 0, 3).token_ids.tolist() == [103]
-    assert str(session.parts.assemble_generated("tp1", 0, 7, 5)) == "no row of a generated token"
+    assert str(session.parts.locate_generated("tp1", 0, 7, 5)) == "no row of a generated token"
 
 
 def test_the_limit_counts_generated_rows(spool: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -494,7 +492,7 @@ def test_the_rows_of_the_drafts_input_are_those_before_the_draft_ran(spool: Path
     runner.step([(session.rid(0), 0, 3, 3)])
     assembled = session.whole(0, 3)
     assert assembled.token_ids.tolist() == [100, 101, 102]
-    assert draft_input_state(assembled, normed=False) == "equal"
+    assert assembled.draft_input_state() == "equal"
     with safe_open(spool / session.name / "tp1-000001-draft.safetensors", framework="pt") as file:
         assert file.get_tensor("token_ids").tolist() == [100, 101, 102]
 
