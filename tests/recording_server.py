@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from eagle_parity.capture.servers.server import Counters, Generation, NoAnswerError
+from eagle_parity.capture.servers.spooled_limit import spooled_limit
 from eagle_parity.capture.spool.folder import make_spool
 from eagle_parity.capture.spool.worker import Spool
 from eagle_parity.errors import InputError
@@ -212,6 +213,10 @@ class RecordingServer:
     def counters(self) -> Counters | None:
         """As ``Server`` has it."""
         return self.counts.pop(0) if self.counts else None
+
+    def limit(self, session: str) -> str | None:
+        """As ``Server`` has it."""
+        return spooled_limit(self.spool, session)
 
     def fetch(self, session: str, into: Path) -> Path:
         """As ``Server`` has it."""

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 MAX_RECORD_BYTES = 4 * 1024 * 1024
+_EXPECTED = f"a rank's record, spool_version {SPOOL_VERSION}"
 
 _Text: TypeAlias = Annotated[str, msgspec.Meta(max_length=8192)]
 _Count: TypeAlias = Annotated[int, msgspec.Meta(ge=0, lt=2**53)]
@@ -92,6 +93,12 @@ class RankRecord:
         return [*self.content.get("failures", ()), *self.unreadable]
 
     @property
+    def limit(self) -> str | None:
+        """The limit that the rank has reached: it stores nothing more of the session."""
+        limit: str | None = self.content.get("limit")
+        return limit
+
+    @property
     def facts(self) -> Mapping[str, Any]:
         """What the hook read from the live objects."""
         facts = self.content.get("facts")
@@ -125,9 +132,23 @@ def read_record(path: Path, rank: str) -> RankRecord:
     Raises:
         InputError: it can't be read, is no record, of another version of the hook, or that of another rank.
     """
-    expected = f"a rank's record, spool_version {SPOOL_VERSION}"
+    return record_of(read_bounded(path, MAX_RECORD_BYTES, expected=_EXPECTED), path, rank)
+
+
+def record_of(data: bytes, path: str | Path, rank: str) -> RankRecord:
+    """Checks what a rank's record says.
+
+    Args:
+        data: the file's content.
+        path: of the file, or what else it came from.
+        rank: whose it has to be.
+
+    Raises:
+        InputError: it is no record, of another version of the hook, or that of another rank.
+    """
+    expected = _EXPECTED
     try:
-        content = json.loads(read_bounded(path, MAX_RECORD_BYTES, expected=expected))
+        content = json.loads(data)
     except (ValueError, RecursionError) as error:
         raise InputError(path, f"not JSON ({one_line(error)})", expected=expected) from error
     version = content.get("spool_version") if isinstance(content, dict) else None

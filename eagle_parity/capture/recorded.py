@@ -23,6 +23,7 @@ from eagle_parity.capture.format import (
     write_manifest,
 )
 from eagle_parity.capture.launching import flags_against
+from eagle_parity.capture.sending import THE_REST
 from eagle_parity.capture.spool.limits import DISK_FULL, lacks_room
 from eagle_parity.capture.vllm.live_objects import EXTRACT
 from eagle_parity.engines import parse_engine
@@ -79,8 +80,9 @@ def write_recording(
         if not fulfilled:
             refused[condition] = recording.why_not(condition)
             continue
+        folder = output / CONDITIONS_FOLDER / condition
         try:
-            recording.write(fulfilled, output / CONDITIONS_FOLDER / condition, overwrite=True, locating=locating)
+            recording.write(fulfilled, folder, overwrite=True, locating=locating, lost=recording.lost(condition))
             recorded.append(condition)
         except InputError as error:
             refused[condition] = error.found
@@ -140,7 +142,7 @@ class _Recording:
             requests: with the position of each.
             output: the capture's directory.
             overwrite: see ``CaptureWriter``.
-            lost: sequences that were never answered.
+            lost: sequences that were never sent or answered.
             locating: finds a request's rows; those of its prompt by default.
         """
         incomplete = list(lost)
@@ -336,6 +338,13 @@ class _Recording:
                     chosen.append((request, first if condition == "prefix" else 0))
         return chosen
 
+    def lost(self, condition: Condition) -> list[IncompleteSequence]:
+        """What of a condition wasn't sent, and what no rank has a row of."""
+        reason = self.sent.cut_short.get(condition)
+        unsent = [] if reason is None else [IncompleteSequence(name=THE_REST, reason=reason)]
+        nowhere = (request for request in self.sent.under(condition) if not self.parts.ranks_of(request.number))
+        return unsent + [IncompleteSequence(name=one.name, reason=str(self.locate(one, 0))) for one in nowhere]
+
     def why_not(self, condition: Condition) -> str:
         """Why no request was."""
         if condition == GENERATE:
@@ -348,7 +357,8 @@ class _Recording:
                 return "no answer has two generated tokens with their ids (--generate)"
             return "no rank recorded rows of generated tokens"
         if not self.sent.under(condition):
-            return "no request of it was answered"
+            reason = self.sent.cut_short.get(condition)
+            return "no request of it was answered" + (f" ({reason})" if reason else "")
         if condition == "chunk":
             return f"the scheduler split no sequence: start the server with {flags_against(self.sent.engine, 'chunk')}"
         if condition == "prefix":

@@ -38,6 +38,7 @@ MIN_PREFIX_TOKENS = 2
 """A warm prefix needs a token before the rows that are compared, and these need one."""
 SILENCES = 2
 """Requests without an answer, one after the other, after which the server is taken to be gone."""
+_GONE = "not sent: the server doesn't answer any more"
 THE_REST = "(the sequences after these)"
 REQUESTS_NAME = "requests.json"
 _KIND: Literal["eagle-parity-requests"] = "eagle-parity-requests"
@@ -78,6 +79,7 @@ class Sent(msgspec.Struct, kw_only=True):
         skipped: sequences that weren't sent, with reasons.
         lost: sequences that were sent and not answered, or not sent because the ones before them weren't, with reasons:
             the capture isn't the one that was asked for.
+        cut_short: conditions of which not all was sent, with reasons.
         acceptance: what the server counted while the sequences were sent alone.
     """
 
@@ -93,6 +95,7 @@ class Sent(msgspec.Struct, kw_only=True):
     requests: list[SentRequest] = []
     skipped: list[Annotated[tuple[str, str], msgspec.Meta(description="name, reason")]] = []
     lost: list[Annotated[tuple[str, str], msgspec.Meta(description="name, reason")]] = []
+    cut_short: dict[Condition, str] = {}
     acceptance: Acceptance | None = None
 
     def under(self, condition: Condition | None) -> list[SentRequest]:
@@ -179,6 +182,7 @@ class _Sender:
         self._longest = server.max_tokens()
         self._numbers = 0
         self._silent = 0
+        self._limit: str | None = None
         self._lock = threading.Lock()
 
     def send_alone(self, sequences: TokenSource) -> list[TokenSequence]:
@@ -196,6 +200,10 @@ class _Sender:
             if isinstance(sequence, SkippedSequence):
                 self.sent.skipped.append((sequence.name, sequence.reason))
                 continue
+            stopped = self._stopped()
+            if stopped is not None:
+                self.sent.lost.append((THE_REST, stopped))
+                break
             self.on_sequence(sequence.name)
             unfit = _unfit(sequence, self._longest)
             if unfit is not None:
@@ -207,8 +215,8 @@ class _Sender:
             else:
                 answered.append(sequence)
                 generations.append(generation)
-            if self._is_gone:
-                self.sent.lost.append((THE_REST, "not sent: the server doesn't answer any more"))
+            if self._is_gone:  # asked before the next sequence, for whose tokens the server may be asked
+                self.sent.lost.append((THE_REST, _GONE))
                 break
         if not answered:
             left_out = [*self.sent.lost, *self.sent.skipped]
@@ -226,18 +234,31 @@ class _Sender:
             return  # it is of the sequences that were sent alone
         if condition == "prefix":
             for sequence in sequences:
-                if len(sequence.token_ids) >= MIN_PREFIX_TOKENS and not self._is_gone:
+                if len(sequence.token_ids) >= MIN_PREFIX_TOKENS and self._goes_on(condition):
                     self.on_sequence(f"{sequence.name} behind a warm prefix")
                     self._send(sequence, condition, warm_tokens=len(sequence.token_ids) // 2)
             return
         self.on_sequence(f"{len(sequences)} sequences at once")
         with ThreadPoolExecutor(max_workers=CONCURRENT_REQUESTS) as pool:
-            list(pool.map(lambda sequence: None if self._is_gone else self._send(sequence, condition), sequences))
+            list(pool.map(lambda sequence: self._goes_on(condition) and self._send(sequence, condition), sequences))
 
     @property
     def _is_gone(self) -> bool:
-        """Whether to wait for the server any longer is pointless: each request would take its whole time."""
         return self._silent >= SILENCES
+
+    def _goes_on(self, condition: Condition) -> bool:
+        stopped = self._stopped()
+        if stopped is not None:
+            self.sent.cut_short[condition] = stopped
+        return stopped is None
+
+    def _stopped(self) -> str | None:
+        """Why the next request would be pointless: each would take its whole time, or nothing is recorded of it."""
+        if self._is_gone:
+            return _GONE
+        if self._limit is None and self._numbers:
+            self._limit = self.server.limit(self.sent.session)
+        return None if self._limit is None else f"not sent: the hook stopped at its limit ({self._limit})"
 
     def _send(
         self, sequence: TokenSequence, condition: Condition | None, *, warm_tokens: int = 0

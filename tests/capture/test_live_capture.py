@@ -395,6 +395,64 @@ def test_the_hooks_limit_and_failures_are_told(server: RecordingServer, tmp_path
     assert [rank.limit for rank in capture.manifest.live.ranks] == ["max_tokens=9"] * 2
 
 
+LIMIT = "not sent: the hook stopped at its limit (max_tokens={})"
+
+
+def test_nothing_is_sent_any_more_once_a_limit_is_reached(server: RecordingServer, tmp_path: Path) -> None:
+    for spool in server.ranks:
+        spool.max_tokens = 8
+    many = [*SEQUENCES, TokenSequence("d", (2, 2)), SkippedSequence("s", "unreadable"), TokenSequence("e", (2, 2))]
+    capture = record(server, tmp_path / "live", many, conditions=("batch", "chunk", "prefix"))
+    # The second one doesn't fit, which is seen before the third is sent.
+    assert [tokens for _, _, tokens in server.sent] == [SEQUENCES[0].token_ids, SEQUENCES[1].token_ids]
+    live = capture.manifest.live
+    assert not capture.manifest.complete
+    assert [sequence.name for sequence in capture.manifest.sequences] == ["a"]
+    (rest, beyond) = live.incomplete
+    assert (rest.name, rest.reason) == (THE_REST, LIMIT.format(8))
+    assert beyond.name == "b"
+    assert "the hook stopped at its limit (max_tokens=8)" in beyond.reason
+    for reason in live.skipped_conditions.values():
+        assert reason == f"no request of it was answered ({LIMIT.format(8)})"
+    assert sorted(live.skipped_conditions) == ["batch", "chunk", "prefix"]
+
+
+def test_a_limit_that_a_condition_reaches_is_told_where_it_is(server: RecordingServer, tmp_path: Path) -> None:
+    server.cache = True
+    for spool in server.ranks:
+        # All alone, the first one behind its prefix, and the prefix of the second, but not that one itself.
+        spool.max_tokens = 13 + 6 + 1
+    capture = record(server, tmp_path / "live", conditions=("prefix",))
+    assert len(server.sent) == len(SEQUENCES) + 2 * 2
+    assert [sequence.name for sequence in capture.manifest.sequences] == ["a", "b", "c"]
+    assert capture.manifest.live.conditions == ["prefix"]
+    assert [rank.limit for rank in capture.manifest.live.ranks] == ["max_tokens=20"] * 2
+    prefix = read_manifest(tmp_path / "live" / "conditions" / "prefix")
+    assert prefix.live is not None
+    assert not prefix.complete
+    assert [sequence.name for sequence in prefix.sequences] == ["a"]
+    assert [lost.name for lost in prefix.live.incomplete] == [THE_REST, "b"]
+    assert all("the hook stopped at its limit (max_tokens=20)" in lost.reason for lost in prefix.live.incomplete)
+
+
+def test_a_full_disk_is_seen_where_no_record_could_be_written(
+    server: RecordingServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    server.answers = lambda *_: monkeypatch.setattr("eagle_parity.capture.spool.limits.MIN_FREE_BYTES", 2**62)
+    with pytest.raises(InputError, match=r"(?s)not one sequence was recorded whole.*free where the spool lies"):
+        record(server, tmp_path / "live")
+    assert len(server.sent) == 1
+
+
+def test_where_a_limit_can_t_be_seen_all_is_sent(server: RecordingServer, tmp_path: Path) -> None:
+    for spool in server.ranks:
+        spool.max_tokens = 6
+    server.limit = lambda session: None  # type: ignore[method-assign]  # noqa: ARG005  a spool on another host
+    capture = record(server, tmp_path / "live")
+    assert len(server.sent) == len(SEQUENCES)
+    assert [lost.name for lost in capture.manifest.live.incomplete] == ["b", "c"]
+
+
 def test_nothing_recorded_names_the_hooks_failure(server: RecordingServer, tmp_path: Path) -> None:
     def fail(number: int, _: object) -> None:
         mark = server.ranks[0].marks([server_id(server, number)])

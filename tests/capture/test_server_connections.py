@@ -10,14 +10,18 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import TYPE_CHECKING, Any
 
 import pytest
+import torch
 
 from eagle_parity.capture.servers import connection as connection_module
+from eagle_parity.capture.servers import vllm as vllm_module
 from eagle_parity.capture.servers.answers import prometheus_counts
 from eagle_parity.capture.servers.connection import Connection, checked_url
 from eagle_parity.capture.servers.server import NoAnswerError
 from eagle_parity.capture.servers.sglang import HOOK_FACTORY, SglangServer, spool_of_hook
 from eagle_parity.capture.servers.vllm import VllmServer
-from eagle_parity.capture.spool.folder import SPOOL_ENV, TOKEN_ENV, make_spool
+from eagle_parity.capture.spool.folder import SPOOL_ENV, TOKEN_ENV, make_spool, read_token
+from eagle_parity.capture.spool.request_ids import request_id
+from eagle_parity.capture.spool.worker import Spool
 from eagle_parity.capture.vllm.endpoint import proof
 from eagle_parity.errors import InputError, UsageError
 
@@ -234,6 +238,67 @@ def test_vllm_that_wants_another_token(answers: Answers, status: int) -> None:
     told = f"token can't be read.*{TOKEN_ENV}" if status == 403 else "answered with 500"
     with pytest.raises(InputError, match=told):
         VllmServer(answers.url)
+
+
+def recorded_limit(folder: Path, limit: int) -> bytes:
+    """The record of a rank that has reached it, and what lies beside."""
+    spool = Spool(folder, "tp0", max_tokens=limit)
+    marks = spool.marks([request_id(read_token(folder), SESSION, 0)])
+    rows = torch.arange(2)
+    for _ in range(2):
+        states = {"token_ids": rows, "positions": rows, "slot.0": torch.zeros(2, 4)}
+        spool.write("aux", states, marks, [slice(0, 2)], mode="EXTEND")
+    return (folder / SESSION / "tp0.json").read_bytes()
+
+
+def test_a_limit_is_seen_in_a_spool_on_this_host(
+    answers: Answers, tmp_path: Path, token: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    del token
+    monkeypatch.setattr("eagle_parity.capture.spool.limits.MIN_FREE_BYTES", 0)
+    answers["/server_info"] = sglang_info(tmp_path / "spool")
+    vllm_answers(answers, spool=str(tmp_path / "spool"))
+    servers = (SglangServer(answers.url), VllmServer(answers.url))
+    assert [server.limit(SESSION) for server in servers] == [None, None]
+    recorded_limit(tmp_path / "spool", 4)
+    assert [server.limit(SESSION) for server in servers] == [None, None]
+    record = json.loads(recorded_limit(tmp_path / "spool", 2))
+    assert [server.limit(SESSION) for server in servers] == ["max_tokens=2"] * 2
+    (tmp_path / "spool" / SESSION / "tp0.json").write_text(json.dumps(record | {"limit": ["x"]}))
+    assert [server.limit(SESSION) for server in servers] == [None, None]
+    monkeypatch.setattr("eagle_parity.capture.spool.limits.MIN_FREE_BYTES", 2**62)
+    assert "free where the spool lies" in str(servers[0].limit(SESSION))
+
+
+def test_a_limit_is_seen_through_vllms_route(
+    answers: Answers, tmp_path: Path, token: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    del token
+    monkeypatch.setattr("eagle_parity.capture.spool.limits.MIN_FREE_BYTES", 0)
+    record = recorded_limit(tmp_path / "elsewhere", 2)
+    vllm_answers(answers, spool="/elsewhere")
+    server = VllmServer(answers.url)
+    asked: list[Any] = []
+
+    def read(body: bytes) -> Any:
+        asked.append(json.loads(body))
+        return {"results": [{"rank": "tp0", "data": base64.b64encode(record).decode()}]}
+
+    answers["/eagle_parity/read"] = read
+    assert server.limit(SESSION) == "max_tokens=2"
+    assert server.limit(SESSION) is None  # too soon to ask every rank again
+    assert asked == [{"session": SESSION, "name": "tp0.json", "offset": 0}]
+    monkeypatch.setattr(vllm_module, "LIMIT_SECONDS", 0.0)
+    answer: Any
+    for answer in (
+        {"results": [{"rank": "tp0", "data": "bm9uZQ=="}]},
+        {"results": [{"error": "no session"}]},
+        [],
+        None,
+    ):
+        server = VllmServer(answers.url)
+        answers["/eagle_parity/read"] = answer if answer is not None else lambda _: None
+        assert server.limit(SESSION) is None
 
 
 @pytest.mark.parametrize(

@@ -102,6 +102,14 @@ class Server(Protocol):
         """The server's own counts of speculation so far; None where each request has them."""
         ...
 
+    def limit(self, session: str) -> str | None:
+        """The limit that keeps the hooks from storing more of a session.
+
+        None where there is none, and where it can't be seen from here: never an error, since a capture asks before each
+        request.
+        """
+        ...
+
     def fetch(self, session: str, into: Path) -> Path:
         """The session's parts: where they lie, or a copy in ``into``.
 

@@ -18,6 +18,7 @@ from eagle_parity.capture.servers.answers import count_of, ids_of
 from eagle_parity.capture.servers.connection import Connection
 from eagle_parity.capture.servers.server import Generation
 from eagle_parity.capture.servers.spool_token import no_token, token_of
+from eagle_parity.capture.servers.spooled_limit import spooled_limit
 from eagle_parity.errors import InputError
 
 if TYPE_CHECKING:
@@ -145,6 +146,10 @@ class SglangServer:
     def counters(self) -> Counters | None:
         """None: every answer has the request's own."""
         return None
+
+    def limit(self, session: str) -> str | None:
+        """As ``Server`` has it; of a spool on another host nothing is known."""
+        return None if self.spool is None else spooled_limit(self.spool, session)
 
     def fetch(self, session: str, into: Path) -> Path:  # noqa: ARG002  SGLang has no way to send files
         """As ``Server`` has it."""

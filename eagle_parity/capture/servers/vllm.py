@@ -15,15 +15,18 @@ import base64
 import json
 import os
 import shutil
+import time
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from eagle_parity.capture.rank_record import record_of
 from eagle_parity.capture.servers.answers import count_of, ids_of, prometheus_counts
 from eagle_parity.capture.servers.connection import MAX_ERROR_CHARS, Connection
 from eagle_parity.capture.servers.server import Counters, Generation
 from eagle_parity.capture.servers.spool_token import no_token, token_of
-from eagle_parity.capture.spool.files import is_spooled_name
+from eagle_parity.capture.servers.spooled_limit import spooled_limit
+from eagle_parity.capture.spool.files import is_spooled_name, record_name
 from eagle_parity.capture.spool.folder import default_spool
 from eagle_parity.capture.spool.limits import MIN_FREE_BYTES
 from eagle_parity.capture.vllm.endpoint import PROOF_HEADER, proof
@@ -39,6 +42,8 @@ _METRICS = {
     "draft_tokens": "vllm:spec_decode_num_draft_tokens_total",
     "accepted_tokens": "vllm:spec_decode_num_accepted_tokens_total",
 }
+LIMIT_SECONDS = 2.0
+"""Between two questions of a server on another host whether a limit was reached: each goes to every rank."""
 MAX_FILES = 1_000_000
 """Of one rank and session; a rank that names more is not believed."""
 
@@ -70,6 +75,7 @@ class VllmServer:
         self.spool = Path(spool) if spool else default_spool()
         self._found = token_of(self.spool, token)
         self._route = ""
+        self._asks_again_at = 0.0
         self.facts = self.call("info")
         self.token = self._found or token_of(Path(str(self.facts[0].get("spool"))), None) or ""
         if not self.token:
@@ -191,6 +197,22 @@ class VllmServer:
             return None
         return Counters(**prometheus_counts(response.text, _METRICS), source="/metrics: vllm:spec_decode_*_total")
 
+    def limit(self, session: str) -> str | None:
+        """As ``Server`` has it; through the route, no more often than every ``LIMIT_SECONDS``."""
+        spool = Path(str(self.facts[0].get("spool")))
+        if (spool / session).is_dir():
+            return spooled_limit(spool, session)
+        if time.monotonic() < self._asks_again_at:
+            return None
+        self._asks_again_at = time.monotonic() + LIMIT_SECONDS
+        for rank in (str(answer.get("rank")) for answer in self.facts):
+            with suppress(ParityError):  # no record yet, or the server is gone: the next request says that
+                name = record_name(rank)
+                limit = record_of(self._piece(session, rank, name, 0), name, rank).limit
+                if limit:
+                    return plain(limit)
+        return None
+
     def fetch(self, session: str, into: Path) -> Path:
         """Where they lie if that is this host, else a copy through the server."""
         folder = Path(str(self.facts[0].get("spool"))) / session
@@ -230,15 +252,18 @@ class VllmServer:
     def _fetch_file(self, session: str, rank: str, name: str, size: int, into: Path) -> None:
         with os.fdopen(os.open(into / name, os.O_CREAT | os.O_WRONLY | os.O_TRUNC, 0o600), "wb") as file:
             while file.tell() < size:
-                answers = self.call("read", session=session, name=name, offset=file.tell())
-                data = next((a["data"] for a in answers if a.get("rank") == rank and "data" in a), "")
-                try:
-                    piece = base64.b64decode(data, validate=True)
-                except (ValueError, TypeError) as error:
-                    raise InputError(self.url, f"a piece of {name} is no base64") from error
+                piece = self._piece(session, rank, name, file.tell())
                 if not piece:
                     raise InputError(self.url, f"{name} ends at {file.tell()} of {size} bytes")
                 file.write(piece[: size - file.tell()])
+
+    def _piece(self, session: str, rank: str, name: str, offset: int) -> bytes:
+        answers = self.call("read", session=session, name=name, offset=offset)
+        data = next((a["data"] for a in answers if a.get("rank") == rank and "data" in a), "")
+        try:
+            return base64.b64decode(data, validate=True)
+        except (ValueError, TypeError) as error:
+            raise InputError(self.url, f"a piece of {name} is no base64") from error
 
     def discard(self, session: str) -> None:
         """As ``Server`` has it."""
