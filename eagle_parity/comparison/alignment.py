@@ -33,6 +33,17 @@ class AlignedRows:
     rows: Rows
     start: int
 
+    @property
+    def row_bytes(self) -> int:
+        """Of one row, as it is read."""
+        return self.rows.hidden_size * (2 if self.rows.dtype in {"bfloat16", "float16"} else 4)
+
+    def read_stored(self, start: int, stop: int) -> torch.Tensor:
+        """Rows ``[stop - start, D]`` in the stored dtype; as ``read`` has them where some are missing."""
+        low, high = self.start + start, self.start + stop
+        inside = low >= 0 and high <= self.rows.tokens
+        return self.rows.read(low, high) if inside else self.read(start, stop)
+
     def read(self, start: int, stop: int) -> torch.Tensor:
         """Rows as float32 ``[stop - start, D]``; NaN where the state has none."""
         low, high = self.start + start, self.start + stop
@@ -80,9 +91,16 @@ class AlignedPair:
     with_reference: bool
     missing: str | None
 
-    def blocks(self) -> Iterator[tuple[int, int]]:
-        """Row ranges that cover the pair."""
-        return ((low, min(low + BLOCK_ROWS, self.length)) for low in range(0, self.length, BLOCK_ROWS))
+    def blocks(self, rows: int = BLOCK_ROWS) -> Iterator[tuple[int, int]]:
+        """Row ranges that cover the pair, so many rows each."""
+        return ((low, min(low + rows, self.length)) for low in range(0, self.length, rows))
+
+    @property
+    def row_bytes(self) -> int:
+        """Of one row of all states, as they are read."""
+        last = [state for state in (self.trained_last, self.live_last) if state is not None]
+        known = [rows for _, rows in self.known if isinstance(rows, AlignedRows)]
+        return sum(state.row_bytes for state in (*self.trained, *self.live, *last, *self.noise, *known))
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,6 +113,10 @@ class EmbeddingRows:
     def read(self, start: int, stop: int) -> torch.Tensor:
         """Float32 ``[stop - start, D]``."""
         return self.table.rows(self.token_ids[start:stop])
+
+    def read_stored(self, start: int, stop: int) -> torch.Tensor:
+        """As ``read``: the table's own dtype is of no use to a comparison."""
+        return self.read(start, stop)
 
 
 @dataclass(frozen=True)

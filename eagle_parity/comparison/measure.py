@@ -23,23 +23,29 @@ from eagle_parity.comparison.measurements import (
     SlotMeasurement,
     StateMeasurement,
 )
+from eagle_parity.comparison.pair_block import PairStates
+from eagle_parity.comparison.sinks import SAMPLED_ROWS, choose_sinks, limits_of, sink_limits, stands_out
 from eagle_parity.comparison.states import json_number
+from eagle_parity.numerics.arithmetic import WholeArrays, choose_arithmetic
 from eagle_parity.numerics.histogram import ErrorHistograms
 from eagle_parity.numerics.moments import PairMoments
-from eagle_parity.numerics.rows import (
-    different_token_errors,
-    find_sinks,
-    repeated_token_errors,
-    row_errors,
-    row_norms,
-)
+from eagle_parity.numerics.rows import token_neighbours
+from eagle_parity.readers.containers.stored_tensor import ITEM_BYTES
+from eagle_parity.threads import in_threads
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
+    from eagle_parity.comparison.block_numbers import BlockNumbers
     from eagle_parity.comparison.pairing import SequencePair
     from eagle_parity.hidden_states import HiddenStates
+    from eagle_parity.numerics.arithmetic import Arithmetic
 
+GROUP_BYTES = 64 * 1024 * 1024
+GROUP_PAIRS = 256
+"""The states of a group are a few megabytes, and merging them takes milliseconds."""
+REPEATS_AMONG = 256
+"""First rows of a sequence among which rows of one token are looked for: what they tell needs a hundred."""
 WORST_DIMENSIONS = 5
 NO_SPREAD = 1e-12
 """Keeps a dimension that never moves from being infinitely bad."""
@@ -66,23 +72,36 @@ class StateMatch:
         return cls(candidates, ErrorHistograms(len(candidates)), dtype)
 
     def update(
-        self, rows_TD: torch.Tensor, candidate_rows: dict[str, torch.Tensor], keep_T: torch.Tensor, ids_T: torch.Tensor
+        self, numbers: BlockNumbers, state: int, expected: Mapping[str, int], keep_T: torch.Tensor, seen_T: torch.Tensor
     ) -> None:
-        """Adds a block: rows, the candidates' rows by label, which rows count, and their token ids."""
-        finite_T = rows_TD.isfinite().all(1)
-        self.non_finite += int((~finite_T).sum())
+        """Adds a block.
+
+        Args:
+            numbers: of the block.
+            state: its place there.
+            expected: the places of the candidates' states, by label.
+            keep_T: bool ``[T]``, which rows count.
+            seen_T: bool ``[T]``, which rows can't come again: those that count, and sinks.
+        """
+        finite_T = numbers.finite_NT[state]
+        self.non_finite += int((~finite_T & seen_T).sum())
         keep_T = keep_T & finite_T
-        self.rows += int(keep_T.sum())
-        kept_TD = rows_TD[keep_T]
-        errors_PT = torch.full((len(self.candidates), len(kept_TD)), torch.nan, dtype=torch.float64)
+        kept = int(keep_T.sum())
+        self.rows += kept
+        errors_PT = torch.full((len(self.candidates), kept), torch.nan, dtype=torch.float64)
         for place, candidate in enumerate(self.candidates):
-            expected_TD = candidate_rows.get(candidate.label)
-            if expected_TD is not None:
-                errors_PT[place] = row_errors(kept_TD, expected_TD[keep_T])
-        self.errors.update(errors_PT)
-        self.norms.update(row_norms(kept_TD)[None])
-        self.repeats.update(repeated_token_errors(kept_TD, ids_T[keep_T])[None])
-        self.contrasts.update(different_token_errors(kept_TD, ids_T[keep_T])[None])
+            if candidate.label in expected:
+                errors_PT[place] = numbers.errors(state, expected[candidate.label])[keep_T]
+        self.errors.update(errors_PT, numbers.arithmetic)
+        self.norms.update(numbers.norms(state)[keep_T][None], numbers.arithmetic)
+
+    def update_repeats(self, numbers: BlockNumbers, state: int, keep_T: torch.Tensor, ids_T: torch.Tensor) -> None:
+        """Adds the first rows of a sequence: how rows of one token, and of different ones, differ."""
+        kept = keep_T.nonzero().flatten()
+        first, second, same_T = token_neighbours(ids_T[kept])
+        errors_T = numbers.neighbour_errors(state, kept[first], kept[second])
+        self.repeats.update(errors_T[same_T][None], numbers.arithmetic)
+        self.contrasts.update(errors_T[~same_T][None], numbers.arithmetic)
 
     def merge(self, other: StateMatch) -> StateMatch:
         """Adds what another has seen of the same candidates."""
@@ -140,18 +159,20 @@ class SlotPair:
     bad_sinks: int = 0
     sequences: int = 0
 
-    def update(
-        self, x_TD: torch.Tensor, y_TD: torch.Tensor, keep_T: torch.Tensor, sinks_T: torch.Tensor
-    ) -> torch.Tensor:
-        """Adds a block and returns the errors of its kept rows."""
-        finite_T = x_TD.isfinite().all(1) & y_TD.isfinite().all(1)
-        errors_T = row_errors(y_TD, x_TD)
-        kept_T = keep_T & finite_T
-        self.errors.update(errors_T[kept_T][None])
-        self.sinks.update(errors_T[sinks_T & finite_T][None])
-        self.bad_sinks += int((errors_T[sinks_T & finite_T] > self.bad_row_distance).sum())
-        self.moments.update(x_TD[kept_T], y_TD[kept_T])
-        return errors_T[kept_T]
+    def update(self, numbers: BlockNumbers, trained: int, live: int, keep_T: torch.Tensor) -> torch.Tensor:
+        """Adds a block's kept rows and returns the errors of those that are numbers on both sides."""
+        keep_T = keep_T & numbers.finite_NT[trained] & numbers.finite_NT[live]
+        errors_T = numbers.errors(live, trained)[keep_T]
+        self.errors.update(errors_T[None], numbers.arithmetic)
+        numbers.add_to(self.moments, live, trained, keep_T)
+        return errors_T
+
+    def update_sinks(self, numbers: BlockNumbers, trained: int, live: int, sinks_T: torch.Tensor) -> None:
+        """Adds sink tokens."""
+        sinks_T = sinks_T & numbers.finite_NT[trained] & numbers.finite_NT[live]
+        errors_T = numbers.errors(live, trained)[sinks_T]
+        self.sinks.update(errors_T[None], numbers.arithmetic)
+        self.bad_sinks += int((errors_T > self.bad_row_distance).sum())
 
     def tell_sequence(self, name: str, errors: list[torch.Tensor]) -> None:
         """Remembers the sequence with the greatest median, and counts those with a bad row."""
@@ -235,9 +256,15 @@ class Accumulator:
     """Everything that one pass accumulates; two of them over different pairs merge."""
 
     def __init__(
-        self, trained: HiddenStates, live: HiddenStates, known: Iterable[Candidate], bad_row_distance: float
+        self,
+        trained: HiddenStates,
+        live: HiddenStates,
+        known: Iterable[Candidate],
+        bad_row_distance: float,
+        arithmetic: Arithmetic | None = None,
     ) -> None:
         known = tuple(known)
+        self._arithmetic = arithmetic or WholeArrays()
         hidden_size = trained.layout.hidden_size
         trained_slots = tuple(trained_slot_candidate(slot) for slot in range(trained.layout.slots))
         # The live side may be any known state or any trained one; the trained side is measured against what is known,
@@ -260,34 +287,71 @@ class Accumulator:
 
     def update(self, pair: AlignedPair) -> None:
         """Adds one pair of sequences."""
-        sinks_T = pair_sinks(pair)
         self.tokens += pair.length
+        states = PairStates.of(
+            pair,
+            [match.candidates for match in self.trained],
+            [match.candidates for match in self.live],
+            self.trained_last.candidates,
+            self.live_last.candidates,
+        )
+        slots = [*states.trained, *states.live]
+        rows = self._arithmetic.block_rows(pair.row_bytes)
+        limits_N = None if min(rows, pair.length) >= min(SAMPLED_ROWS, pair.length) else sink_limits(pair)
         errors: list[list[torch.Tensor]] = [[] for _ in self.pairs]
-        for low, high in pair.blocks():
-            block_sinks_T = sinks_T[low:high]
-            keep_T = ~block_sinks_T
-            ids_T = pair.token_ids[low:high]
-            trained = [rows.read(low, high) for rows in pair.trained]
-            live = [rows.read(low, high) for rows in pair.live]
-            known = {candidate.label: rows.read(low, high) for candidate, rows in pair.known}
-            known |= {trained_slot_candidate(slot).label: rows_TD for slot, rows_TD in enumerate(trained)}
-            for match, rows_TD in zip(self.trained, trained, strict=False):
-                match.update(rows_TD, known, keep_T, ids_T)
-            if pair.trained_last is not None:
-                rows_TD = pair.trained_last.read(low, high)
-                self.trained_last.update(rows_TD, known, keep_T, ids_T)
-                known[last_state_candidate().label] = rows_TD
-            for match, rows_TD in zip(self.live, live, strict=False):
-                match.update(rows_TD, known, keep_T, ids_T)
-            if pair.live_last is not None:
-                self.live_last.update(pair.live_last.read(low, high), known, keep_T, ids_T)
-            for slot, state in enumerate(self.pairs):
-                errors[slot].append(state.update(trained[slot], live[slot], keep_T, block_sinks_T))
-                if slot < len(pair.noise):
-                    second_TD = pair.noise[slot].read(low, high)
-                    self.pairs[slot].noise.update(row_errors(second_TD, live[slot])[keep_T][None])
+        aside: list[int] = []
+        aside_norms: list[torch.Tensor] = []
+        for low, high in pair.blocks(rows):
+            numbers = states.read(range(low, high), self._arithmetic)
+            norms_NT = numbers.squares_NT[slots].sqrt()
+            if limits_N is None:
+                limits_N = limits_of(norms_NT[:, :SAMPLED_ROWS])
+            standing_T = stands_out(norms_NT, limits_N)
+            aside += (standing_T.nonzero().flatten() + low).tolist()
+            aside_norms.append(norms_NT[:, standing_T])
+            self._add(states, numbers, ~standing_T, ~standing_T, errors)
+            if low == 0:
+                self._add_repeats(states, numbers, ~standing_T, pair.token_ids[:high])
+        if aside and limits_N is not None:
+            sinks_T = choose_sinks(torch.cat(aside_norms, dim=1), limits_N, pair.length)
+            for low in range(0, len(aside), SAMPLED_ROWS):
+                numbers = states.read(aside[low : low + SAMPLED_ROWS], self._arithmetic)
+                chosen_T = sinks_T[low : low + SAMPLED_ROWS]
+                self._add(states, numbers, ~chosen_T, torch.ones_like(chosen_T), errors)
+                for pair_state, trained, live in zip(self.pairs, states.trained, states.live, strict=False):
+                    pair_state.update_sinks(numbers, trained, live, chosen_T)
         for slot, state in enumerate(self.pairs):
             state.tell_sequence(pair.name, errors[slot])
+
+    def _add(
+        self,
+        states: PairStates,
+        numbers: BlockNumbers,
+        keep_T: torch.Tensor,
+        seen_T: torch.Tensor,
+        errors: list[list[torch.Tensor]],
+    ) -> None:
+        for match, place in self._matches(states):
+            match.update(numbers, place, states.labels, keep_T, seen_T)
+        for slot, (state, trained, live) in enumerate(zip(self.pairs, states.trained, states.live, strict=False)):
+            errors[slot].append(state.update(numbers, trained, live, keep_T))
+        for state, live, second in zip(self.pairs, states.live, states.noise, strict=False):
+            state.noise.update(numbers.subtract(second, live)[keep_T][None], numbers.arithmetic)
+
+    def _add_repeats(
+        self, states: PairStates, numbers: BlockNumbers, keep_T: torch.Tensor, ids_T: torch.Tensor
+    ) -> None:
+        first_T = torch.arange(numbers.rows) < REPEATS_AMONG
+        for match, place in self._matches(states):
+            match.update_repeats(numbers, place, keep_T & first_T & numbers.finite_NT[place], ids_T)
+
+    def _matches(self, states: PairStates) -> Iterator[tuple[StateMatch, int]]:
+        yield from zip(self.trained, states.trained, strict=False)
+        yield from zip(self.live, states.live, strict=False)
+        if states.trained_last is not None:
+            yield self.trained_last, states.trained_last
+        if states.live_last is not None:
+            yield self.live_last, states.live_last
 
     def merge(self, other: Accumulator) -> Accumulator:
         """Adds what another has seen of the same two sides."""
@@ -316,54 +380,100 @@ class Accumulator:
         ]
 
 
-def pair_sinks(pair: AlignedPair) -> torch.Tensor:
-    """The sink tokens of a pair, bool ``[length]``: a sink in any slot of either side is one in all."""
-    sinks_T = torch.zeros(pair.length, dtype=torch.bool)
-    for rows in (*pair.trained, *pair.live):
-        norms = [row_norms(rows.read(low, high)) for low, high in pair.blocks()]
-        if norms:
-            sinks_T |= find_sinks(torch.cat(norms))
-    return sinks_T
-
-
 def measure_pairs(
-    pairs: Iterable[SequencePair],
+    pairs: Sequence[SequencePair],
     aligner: Aligner,
     known: Iterable[Candidate],
     bad_row_distance: float,
     progress: Callable[[str], None],
+    *,
+    device: str = "cpu",
 ) -> Measured:
-    """The pass over all pairs.
+    """The pass over all pairs, by as many threads as there are processors.
+
+    Pairs are taken in groups, and the groups' states merged in their order, so the numbers depend on neither the number
+    of threads nor on which of them is first.
 
     Args:
         pairs: what to compare.
         aligner: opens them.
         known: the candidates that the aligner gives beside the sides themselves.
         bad_row_distance: from where a row counts as bad in the tallies by sequence.
-        progress: called with the name of each pair that is begun.
+        progress: called with the name of each pair that is begun, from any thread.
+        device: where to compute.
     """
-    accumulator = Accumulator(aligner.trained, aligner.live, known, bad_row_distance)
-    truncated: list[str] = []
-    lost: list[Lost] = []
-    with_reference = 0
-    for pair in pairs:
-        progress(pair.trained.name)
-        if pair.length == 0:
-            continue  # ids that differ from the first one on: told by the tally
-        aligned = aligner.align(pair)
-        if isinstance(aligned, Lost):
-            lost.append(aligned)
-            continue
-        if aligned.missing:
-            truncated.append(f"{aligned.name}: {aligned.missing}")
-        with_reference += aligned.with_reference
-        accumulator.update(aligned)
+    known = tuple(known)
+    row_bytes = _row_bytes(aligner)
+    arithmetic = choose_arithmetic(row_bytes * sum(pair.length for pair in pairs), device)
+
+    def measure(group: Sequence[SequencePair]) -> _Part:
+        part = _Part(Accumulator(aligner.trained, aligner.live, known, bad_row_distance, arithmetic))
+        for pair in group:
+            progress(pair.trained.name)
+            part.add(aligner, pair)
+        return part
+
+    whole = _Part(Accumulator(aligner.trained, aligner.live, known, bad_row_distance, arithmetic))
+    for part in in_threads(measure, _groups(pairs, row_bytes), begin=_alone):
+        whole.merge(part)
+    accumulator = whole.accumulator
     return Measured(
         slots=accumulator.slots(),
         trained_last=accumulator.trained_last.compute() if accumulator.trained_last.rows else None,
         live_last=accumulator.live_last.compute() if accumulator.live_last.rows else None,
         tokens=accumulator.tokens,
-        with_reference=with_reference,
-        truncated=truncated,
-        lost=lost,
+        with_reference=whole.with_reference,
+        truncated=whole.truncated,
+        lost=whole.lost,
     )
+
+
+@dataclass
+class _Part:
+    """What some pairs gave."""
+
+    accumulator: Accumulator
+    truncated: list[str] = field(default_factory=list)
+    lost: list[Lost] = field(default_factory=list)
+    with_reference: int = 0
+
+    def add(self, aligner: Aligner, pair: SequencePair) -> None:
+        if pair.length == 0:
+            return  # ids that differ from the first one on: told by the tally
+        aligned = aligner.align(pair)
+        if isinstance(aligned, Lost):
+            self.lost.append(aligned)
+            return
+        if aligned.missing:
+            self.truncated.append(f"{aligned.name}: {aligned.missing}")
+        self.with_reference += aligned.with_reference
+        self.accumulator.update(aligned)
+
+    def merge(self, other: _Part) -> None:
+        self.accumulator.merge(other.accumulator)
+        self.truncated += other.truncated
+        self.lost += other.lost
+        self.with_reference += other.with_reference
+
+
+def _alone() -> None:
+    """This thread's own operations take one processor: all of them are busy with such threads."""
+    torch.set_num_threads(1)
+
+
+def _row_bytes(aligner: Aligner) -> int:
+    """Of one token's states on all sides."""
+    sides = [states.layout for states in (aligner.trained, aligner.live, aligner.reference, aligner.noise) if states]
+    return sum(layout.slots * layout.hidden_size * ITEM_BYTES.get(layout.dtype, 4) for layout in sides)
+
+
+def _groups(pairs: Sequence[SequencePair], row_bytes: int) -> Iterator[Sequence[SequencePair]]:
+    """Pairs in their order, in groups that are worth a state of their own."""
+    first, size = 0, 0
+    for place, pair in enumerate(pairs):
+        size += row_bytes * pair.length
+        if size >= GROUP_BYTES or place + 1 - first >= GROUP_PAIRS:
+            yield pairs[first : place + 1]
+            first, size = place + 1, 0
+    if first < len(pairs):
+        yield pairs[first:]

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 import torch
 
 from eagle_parity.comparison.alignment import Lost
-from eagle_parity.comparison.measure import pair_sinks
 from eagle_parity.comparison.recording import SUM_LESS_RESIDUAL, RankCombination, ResidualFit
+from eagle_parity.comparison.sinks import pair_sinks
 from eagle_parity.wiring import boundary_before
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import torch
 
 from eagle_parity.comparison.alignment import Lost, last_state_candidate, live_slot_candidate, trained_slot_candidate
-from eagle_parity.comparison.measure import pair_sinks
+from eagle_parity.comparison.sinks import pair_sinks
 from eagle_parity.explanations.explanation import Sample, Segments
 
 if TYPE_CHECKING:

@@ -8,10 +8,18 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import torch
 
+from eagle_parity.numerics.arithmetic import WholeArrays
 from eagle_parity.numerics.axis import BINS, BINS_PER_DECADE, BINS_PER_STEP, LOWEST
+
+if TYPE_CHECKING:
+    from eagle_parity.numerics.arithmetic import Arithmetic
+
+EDGES = LOWEST * 10.0 ** (torch.arange(BINS + 1, dtype=torch.float64) / BINS_PER_DECADE)
+"""Of the bins, float64 ``[BINS + 1]``: bin b, counted from 1, is from ``EDGES[b - 1]`` to below ``EDGES[b]``."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,14 +48,11 @@ class ErrorHistograms:
     def __init__(self, pairs: int) -> None:
         self.counts_PB = torch.zeros((pairs, BINS + 2), dtype=torch.int64)
 
-    def update(self, errors_PT: torch.Tensor) -> ErrorHistograms:
+    def update(self, errors_PT: torch.Tensor, arithmetic: Arithmetic | None = None) -> ErrorHistograms:
         """Adds errors >= 0, float ``[P, T]``. NaN is left out: the caller counts non-finite rows."""
         if errors_PT.shape[0] != self.counts_PB.shape[0]:
             raise ValueError(f"{self.counts_PB.shape[0]} pairs expected, got {errors_PT.shape[0]}")
-        position_PT = (errors_PT.double().clamp_min(LOWEST / 2).log10() - math.log10(LOWEST)) * BINS_PER_DECADE
-        bins_PT = (position_PT.floor() + 1).clamp(0, BINS + 1).nan_to_num(nan=0).long()
-        weights_PT = (~errors_PT.isnan()).long()
-        self.counts_PB.scatter_add_(1, bins_PT, weights_PT)
+        (arithmetic or WholeArrays()).count_errors(errors_PT, EDGES, self.counts_PB)
         return self
 
     def merge(self, other: ErrorHistograms) -> ErrorHistograms:

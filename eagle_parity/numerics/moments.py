@@ -7,9 +7,17 @@ rounding of float64 sums.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import torch
 
+from eagle_parity.numerics.arithmetic import PairSums, WholeArrays
+
+if TYPE_CHECKING:
+    from eagle_parity.numerics.arithmetic import Arithmetic
+
+ORIGIN_ROWS = 32
+"""Rows whose means are good enough to take sums around: less than a standard deviation off is near."""
 CONSTANT_RATIO = 1e-13
 """A standard deviation below this part of the mean is the rounding of a float64 mean, and the dimension a constant: one
 step of a float32 value, in one of 1e8 rows, makes more."""
@@ -41,41 +49,34 @@ class DimensionStatistics:
 class PairMoments:
     """Running sums over rows of two aligned states.
 
-    The sums are taken around the first block's means: a dimension that sits at 1,000 and moves by 0.01 would lose its
-    variance to cancellation otherwise. A merge moves the other state's sums to this one's origin.
+    The sums are taken around origins, the means of the first rows: a dimension that sits at 1,000 and moves by 0.01
+    would lose its variance to cancellation otherwise. A merge moves the other state's sums to this one's origins.
+
+    Attributes:
+        rows: that went in.
+        sums: float64 ``[D]`` and ``[6, D]``.
     """
 
     def __init__(self, hidden_size: int) -> None:
         self.rows = 0
-        self.origin_x_D = torch.zeros(hidden_size, dtype=torch.float64)
-        self.origin_y_D = torch.zeros(hidden_size, dtype=torch.float64)
-        self.sum_x_D = torch.zeros(hidden_size, dtype=torch.float64)
-        self.sum_y_D = torch.zeros(hidden_size, dtype=torch.float64)
-        self.sum_xx_D = torch.zeros(hidden_size, dtype=torch.float64)
-        self.sum_yy_D = torch.zeros(hidden_size, dtype=torch.float64)
-        self.sum_xy_D = torch.zeros(hidden_size, dtype=torch.float64)
-        self.sum_squared_difference_D = torch.zeros(hidden_size, dtype=torch.float64)
-        self.max_difference_D = torch.zeros(hidden_size, dtype=torch.float64)
+        self.sums = PairSums.zeros(hidden_size)
 
     def update(self, x_TD: torch.Tensor, y_TD: torch.Tensor) -> PairMoments:
         """Adds rows: both ``[T, D]``, finite, any float dtype."""
+        return self.add(WholeArrays(), x_TD, y_TD, torch.arange(len(x_TD)))
+
+    def add(self, arithmetic: Arithmetic, x_TD: torch.Tensor, y_TD: torch.Tensor, rows: torch.Tensor) -> PairMoments:
+        """Adds some rows of a block: int64 ``rows`` of ``[T, D]`` states of any float dtype, finite on both sides."""
         if x_TD.shape != y_TD.shape:
             raise ValueError(f"rows of one shape expected, got {tuple(x_TD.shape)} and {tuple(y_TD.shape)}")
-        if x_TD.shape[0] == 0:
+        if not len(rows):
             return self
-        x_TD, y_TD = x_TD.double(), y_TD.double()
         if self.rows == 0:
-            self.origin_x_D, self.origin_y_D = x_TD.mean(0), y_TD.mean(0)
-        difference_TD = x_TD - y_TD
-        x_TD, y_TD = x_TD - self.origin_x_D, y_TD - self.origin_y_D
-        self.rows += x_TD.shape[0]
-        self.sum_x_D += x_TD.sum(0)
-        self.sum_y_D += y_TD.sum(0)
-        self.sum_xx_D += (x_TD * x_TD).sum(0)
-        self.sum_yy_D += (y_TD * y_TD).sum(0)
-        self.sum_xy_D += (x_TD * y_TD).sum(0)
-        self.sum_squared_difference_D += (difference_TD * difference_TD).sum(0)
-        self.max_difference_D = torch.maximum(self.max_difference_D, difference_TD.abs().amax(0))
+            first = rows[:ORIGIN_ROWS]
+            x_D, y_D = (side_TD[first].double().mean(0).float().double() for side_TD in (x_TD, y_TD))
+            self.sums = self.sums._replace(origin_x_D=x_D, origin_y_D=y_D)
+        self.rows += len(rows)
+        arithmetic.add_pair_sums(x_TD, y_TD, rows, self.sums)
         return self
 
     def merge(self, other: PairMoments) -> PairMoments:
@@ -83,20 +84,23 @@ class PairMoments:
         if other.rows == 0:
             return self
         if self.rows == 0:
-            self.origin_x_D, self.origin_y_D = other.origin_x_D.clone(), other.origin_y_D.clone()
-        shift_x_D = other.origin_x_D - self.origin_x_D
-        shift_y_D = other.origin_y_D - self.origin_y_D
+            x_D, y_D = other.sums.origin_x_D.clone(), other.sums.origin_y_D.clone()
+            self.sums = self.sums._replace(origin_x_D=x_D, origin_y_D=y_D)
         n = other.rows
+        x_D = other.sums.origin_x_D - self.sums.origin_x_D
+        y_D = other.sums.origin_y_D - self.sums.origin_y_D
+        sum_x_D, sum_y_D, xx_D, yy_D, xy_D, squared_difference_D = other.sums.sums_6D
         self.rows += n
-        self.sum_x_D += other.sum_x_D + n * shift_x_D
-        self.sum_y_D += other.sum_y_D + n * shift_y_D
-        self.sum_xx_D += other.sum_xx_D + 2 * shift_x_D * other.sum_x_D + n * shift_x_D**2
-        self.sum_yy_D += other.sum_yy_D + 2 * shift_y_D * other.sum_y_D + n * shift_y_D**2
-        self.sum_xy_D += (
-            other.sum_xy_D + shift_x_D * other.sum_y_D + shift_y_D * other.sum_x_D + n * shift_x_D * shift_y_D
+        moved = (
+            sum_x_D + n * x_D,
+            sum_y_D + n * y_D,
+            xx_D + 2 * x_D * sum_x_D + n * x_D**2,
+            yy_D + 2 * y_D * sum_y_D + n * y_D**2,
+            xy_D + x_D * sum_y_D + y_D * sum_x_D + n * x_D * y_D,
+            squared_difference_D,
         )
-        self.sum_squared_difference_D += other.sum_squared_difference_D
-        self.max_difference_D = torch.maximum(self.max_difference_D, other.max_difference_D)
+        self.sums.sums_6D.add_(torch.stack(moved))
+        torch.maximum(self.sums.largest_D, other.sums.largest_D, out=self.sums.largest_D)
         return self
 
     def compute(self) -> DimensionStatistics:
@@ -108,24 +112,24 @@ class PairMoments:
         n = self.rows
         if n == 0:
             raise ValueError("no rows")
-        mean_x_D, mean_y_D = self.sum_x_D / n, self.sum_y_D / n
-        var_x_D = (self.sum_xx_D / n - mean_x_D**2).clamp_min(0)
-        var_y_D = (self.sum_yy_D / n - mean_y_D**2).clamp_min(0)
-        covariance_D = self.sum_xy_D / n - mean_x_D * mean_y_D
+        mean_x_D, mean_y_D, mean_xx_D, mean_yy_D, mean_xy_D, mean_squared_difference_D = self.sums.sums_6D / n
+        var_x_D = (mean_xx_D - mean_x_D**2).clamp_min(0)
+        var_y_D = (mean_yy_D - mean_y_D**2).clamp_min(0)
+        covariance_D = mean_xy_D - mean_x_D * mean_y_D
         std_x_D, std_y_D = var_x_D.sqrt(), var_y_D.sqrt()
-        moving_D = (std_x_D > CONSTANT_RATIO * (mean_x_D + self.origin_x_D).abs()) & (
-            std_y_D > CONSTANT_RATIO * (mean_y_D + self.origin_y_D).abs()
+        moving_D = (std_x_D > CONSTANT_RATIO * (mean_x_D + self.sums.origin_x_D).abs()) & (
+            std_y_D > CONSTANT_RATIO * (mean_y_D + self.sums.origin_y_D).abs()
         )
         # Divided one by one: the product of two small deviations can be zero where neither is.
         quotient_D = covariance_D / std_x_D / std_y_D
         correlation_D = torch.where(moving_D, quotient_D, torch.zeros_like(quotient_D))
         return DimensionStatistics(
             rows=n,
-            mean_x_D=mean_x_D + self.origin_x_D,
-            mean_y_D=mean_y_D + self.origin_y_D,
+            mean_x_D=mean_x_D + self.sums.origin_x_D,
+            mean_y_D=mean_y_D + self.sums.origin_y_D,
             std_x_D=std_x_D,
             std_y_D=std_y_D,
-            max_difference_D=self.max_difference_D.clone(),
-            rms_difference_D=(self.sum_squared_difference_D / n).sqrt(),
+            max_difference_D=self.sums.largest_D.clone(),
+            rms_difference_D=mean_squared_difference_D.sqrt(),
             correlation_D=correlation_D.clamp(-1, 1),
         )

@@ -38,7 +38,7 @@ def find_sinks(norms_T: torch.Tensor) -> torch.Tensor:
         return torch.zeros_like(finite_T)
     median = norms_T[finite_T].median()
     sinks_T = finite_T & (norms_T > SINK_RATIO * median)
-    allowed = max(1, int(SINK_SHARE * len(norms_T)))
+    allowed = allowed_sinks(len(norms_T))
     if int(sinks_T.sum()) > allowed:
         # By place and not by a threshold: rows of one repeated token have one norm, however many they are.
         order_T = torch.where(sinks_T, norms_T, -torch.inf).argsort(descending=True, stable=True)
@@ -47,13 +47,18 @@ def find_sinks(norms_T: torch.Tensor) -> torch.Tensor:
     return sinks_T
 
 
+def allowed_sinks(rows: int) -> int:
+    """How many rows of a sequence can be sinks."""
+    return max(1, int(SINK_SHARE * rows))
+
+
 def repeated_token_errors(rows_TD: torch.Tensor, token_ids_T: torch.Tensor) -> torch.Tensor:
     """Errors between rows of equal tokens at different places of one sequence: ``[pairs]`` float64.
 
     Only the embedding gives one row a token wherever it stands: every decoder layer mixes its context in. Measured on
     SmolLM2-135M: exactly 0 at boundary 0, a median of 0.03 at boundary 1 and of 0.4 at boundary 28.
     """
-    first, second, same_T = _neighbours(token_ids_T)
+    first, second, same_T = token_neighbours(token_ids_T)
     return row_errors(rows_TD[second[same_T]], rows_TD[first[same_T]])
 
 
@@ -62,11 +67,11 @@ def different_token_errors(rows_TD: torch.Tensor, token_ids_T: torch.Tensor) -> 
 
     What tells the embedding from a dead state: zeros are one row a token as well, but the same for every token.
     """
-    first, second, same_T = _neighbours(token_ids_T)
+    first, second, same_T = token_neighbours(token_ids_T)
     return row_errors(rows_TD[second[~same_T]], rows_TD[first[~same_T]])
 
 
-def _neighbours(token_ids_T: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-    """Places that follow each other in the order of their ids, and whether they are of one token."""
+def token_neighbours(token_ids_T: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    """Places (int64, two vectors) that follow each other in the order of their ids, and whether they have one token."""
     order_T = torch.argsort(token_ids_T, stable=True)
     return order_T[:-1], order_T[1:], token_ids_T[order_T][1:] == token_ids_T[order_T][:-1]

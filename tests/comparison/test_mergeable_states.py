@@ -13,8 +13,10 @@ from hypothesis import strategies as st
 from states_in_memory import in_memory
 
 from eagle_parity.comparison.alignment import BLOCK_ROWS, Aligner, Lost, boundary_candidate
+from eagle_parity.comparison.block_numbers import BlockNumbers
 from eagle_parity.comparison.measure import Accumulator, SlotPair, StateMatch
 from eagle_parity.comparison.pairing import PrefixIndex, pair_sequences, read_ids
+from eagle_parity.numerics.arithmetic import WholeArrays
 from eagle_parity.numerics.histogram import ErrorHistograms
 from eagle_parity.numerics.moments import PairMoments
 
@@ -48,12 +50,16 @@ class Case:
 
 def update_match(state: StateMatch, part: Part) -> None:
     keep = torch.ones(len(part.ids), dtype=torch.bool)
-    state.update(part.y, {KNOWN[0].label: part.x, KNOWN[1].label: part.x + 1}, keep, part.ids)
+    numbers = BlockNumbers([part.y, part.x, part.x + 1], [(0, 1), (0, 2)], WholeArrays())
+    state.update(numbers, 0, {KNOWN[0].label: 1, KNOWN[1].label: 2}, keep, keep)
+    state.update_repeats(numbers, 0, keep, part.ids)
 
 
 def update_pair(state: SlotPair, part: Part) -> None:
     sinks = torch.arange(len(part.ids)) == 0
-    state.tell_sequence(part.name, [state.update(part.x, part.y, ~sinks, sinks)])
+    numbers = BlockNumbers([part.x, part.y], [(1, 0)], WholeArrays())
+    state.update_sinks(numbers, 0, 1, sinks)
+    state.tell_sequence(part.name, [state.update(numbers, 0, 1, ~sinks)])
 
 
 def aligned(part: Part) -> AlignedPair:

@@ -28,8 +28,8 @@ MIN_LIMIT_BYTES = 1024 * 1024
 """Tiny files may inflate by more: their padding is long against their numbers."""
 
 _BLOCK_BYTES = 1024 * 1024
-_KEPT = 2
-"""Inflated files that are kept: the two sides of a comparison."""
+_KEPT = 8
+"""Inflated files that are kept: the sides of a comparison, in each of its threads."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,9 +49,14 @@ class GzipFile:
     def read(self, start: int, count: int) -> bytearray:
         """See ``Source``."""
         try:
-            return read_bytes(inflated(self.path, self.stamp).descriptor, start, count, subject=self.path)
+            # Held while it is read: the cache may drop it meanwhile for another thread's file.
+            held = inflated(self.path, self.stamp)
+            return read_bytes(held.descriptor, start, count, subject=self.path)
         except (UnreadableFileError, OSError) as error:
             raise InputError(self.path, f"can't be read any more ({error})") from error
+
+    def view(self, start: int, count: int) -> None:
+        """See ``Source``: there is none of a file that may be inflated anew."""
 
 
 def stamp_of(path: Path) -> tuple[int, int]:

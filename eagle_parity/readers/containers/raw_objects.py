@@ -68,6 +68,14 @@ class JoinedFiles:
         """Of all."""
         return sum(part.size for part in self.parts)
 
+    def view(self, start: int, count: int) -> memoryview | None:
+        """See ``Source``; a tensor lies in one of the files."""
+        for part in self.parts:
+            if start < part.size:
+                return part.view(start, count)
+            start -= part.size
+        return None
+
     def read(self, start: int, count: int) -> bytearray:
         """See ``Source``; a tensor lies in one of the files."""
         for part in self.parts:

@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Protocol
 
 from eagle_parity.errors import InputError, MissingExtraError
+from eagle_parity.readers.containers.mapped_file import map_range
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -62,6 +63,14 @@ class UnreadableFileError(Exception):
 class Source(Protocol):
     """The bytes in which stored tensors lie."""
 
+    def view(self, start: int, count: int) -> memoryview | None:
+        """The same bytes as ``read`` gives, without a copy; None where there is no such way.
+
+        Raises:
+            InputError: the file is gone.
+        """
+        ...
+
     @property
     def size(self) -> int:
         """In bytes, when the header was read."""
@@ -96,12 +105,19 @@ class PlainFile:
         except OSError as error:
             raise InputError(self.path, f"can't be read any more ({error.strerror or error})") from error
 
+    def view(self, start: int, count: int) -> memoryview | None:
+        """See ``Source``."""
+        try:
+            return map_range(self.path, start, count)
+        except OSError as error:
+            raise InputError(self.path, f"can't be read any more ({error.strerror or error})") from error
+
 
 def read_bytes(descriptor: int, start: int, count: int, *, subject: object) -> bytearray:
     """Reads a byte range of an open file.
 
-    Reading, and not mapping: to touch a map beyond the end of a file that somebody cuts meanwhile kills the process
-    with SIGBUS, and network file systems serve one large read better than a page fault each 4 KiB.
+    Reading, and not mapping, which ``mapped_file`` does for large blocks of files at rest: to touch a map beyond the
+    end of a file that somebody cuts meanwhile kills the process.
 
     Raises:
         InputError: the file is shorter.
@@ -188,6 +204,23 @@ class StoredTensor:
             numbers[first : first + step] = held.as_strided(part.shape, part.stride)
         return numbers
 
+    def view(self, source: Source) -> torch.Tensor:
+        """Its numbers in the stored dtype, where they lie if that can be had, with their gaps; else as ``read``.
+
+        Raises:
+            InputError: the file has changed since its header was read.
+            MissingExtraError: there is no torch.
+        """
+        require_torch()
+        import torch
+
+        item = ITEM_BYTES[self.dtype]
+        held = source.view(self.start, self.span * item) if self.numbers and self.start % item == 0 else None
+        if held is None:
+            return self.read(source)
+        flat = torch.frombuffer(held, dtype=getattr(torch, self.dtype))
+        return flat.as_strided(self.shape, self.stride)
+
     def _bytes(self, source: Source) -> bytearray:
         return source.read(self.start, self.span * ITEM_BYTES[self.dtype])
 
@@ -256,7 +289,7 @@ class StoredRows:
         """
         if not 0 <= start <= stop <= self.tokens:
             raise IndexError(f"rows {start} to {stop} of {self.tokens}")
-        return self.stored.between(0, start, stop).read(self.source)
+        return self.stored.between(0, start, stop).view(self.source)
 
 
 @dataclass(frozen=True, slots=True)
