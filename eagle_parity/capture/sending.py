@@ -239,8 +239,14 @@ class _Sender:
                     self._send(sequence, condition, warm_tokens=len(sequence.token_ids) // 2)
             return
         self.on_sequence(f"{len(sequences)} sequences at once")
+        numbers = [self._next_numbers() for _ in sequences]  # in their order, whichever is sent first
+
+        def send(sequence: TokenSequence, own: tuple[int, int]) -> None:
+            if self._goes_on(condition):
+                self._send(sequence, condition, numbers=own)
+
         with ThreadPoolExecutor(max_workers=CONCURRENT_REQUESTS) as pool:
-            list(pool.map(lambda sequence: self._goes_on(condition) and self._send(sequence, condition), sequences))
+            list(pool.map(send, sequences, numbers))
 
     @property
     def _is_gone(self) -> bool:
@@ -261,10 +267,15 @@ class _Sender:
         return None if self._limit is None else f"not sent: the hook stopped at its limit ({self._limit})"
 
     def _send(
-        self, sequence: TokenSequence, condition: Condition | None, *, warm_tokens: int = 0
+        self,
+        sequence: TokenSequence,
+        condition: Condition | None,
+        *,
+        warm_tokens: int = 0,
+        numbers: tuple[int, int] | None = None,
     ) -> Generation | ParityError:
         """The answer, or why there was none. A salt of its own keeps the cached prefixes of other requests out."""
-        number, warm_number = self._next_number(), self._next_number()
+        number, warm_number = numbers or self._next_numbers()
         salt = f"{self.sent.session}.{number}"
         try:
             if warm_tokens:
@@ -300,10 +311,11 @@ class _Sender:
             token_ids, request_id=mark, salt=salt, new_tokens=new_tokens, temperature=self.sent.temperature
         )
 
-    def _next_number(self) -> int:
+    def _next_numbers(self) -> tuple[int, int]:
+        """Of a sequence's request, and of the one that warms its prefix."""
         with self._lock:
-            self._numbers += 1
-            return self._numbers - 1
+            self._numbers += 2
+            return self._numbers - 2, self._numbers - 1
 
     def _acceptance(self, before: Counters | None, generations: Sequence[Generation]) -> Acceptance | None:
         """By the server's counters where it has them, else by what each answer says."""
