@@ -106,15 +106,15 @@ def write_live(folder: Path, sequences: Sequence[RankedSequence], server: Server
         )
         for sequence in sequences:
             ids = {name: (sequence.rank_ids or {}).get(name, RankIds(sequence.token_ids)) for name in sequence.ranks}
-            first, *others = sequence.ranks
+            shown, *others = sequence.ranks
             for name in others:
                 writer.write_rank(name, ids[name], sequence.ranks[name])
             writer.write(
                 sequence.name,
-                ids[first].token_ids,
-                sequence.ranks[first],
-                rank=first,
-                sampled_ids=ids[first].sampled_ids,
+                ids[shown].token_ids,
+                sequence.ranks[shown],
+                rank=shown,
+                sampled_ids=ids[shown].sampled_ids,
                 draft_input=sequence.draft_input,
                 draft_input_is=sequence.draft_input_is,
                 first_position=sequence.first_position,
