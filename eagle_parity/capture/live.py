@@ -17,6 +17,7 @@ from eagle_parity.capture.assembly import SessionParts
 from eagle_parity.capture.format import GENERATE, Manifest, check_output
 from eagle_parity.capture.recorded import write_recording
 from eagle_parity.capture.sending import REQUESTS_NAME, Sent, read_sent, send_sequences
+from eagle_parity.capture.servers.abandoned import remove_abandoned
 from eagle_parity.capture.spool.limits import DISK_FULL, lacks_room
 from eagle_parity.errors import InputError
 
@@ -40,11 +41,13 @@ class LiveCapture:
         manifest: as written.
         sent: what it is a capture of.
         seconds: wall time.
+        removed: sessions of former captures that were abandoned in the spool.
     """
 
     manifest: Manifest
     sent: Sent
     seconds: float
+    removed: tuple[str, ...] = ()
 
 
 def capture_live(
@@ -78,6 +81,7 @@ def capture_live(
     """
     started = time.perf_counter()
     check_output(output, overwrite=overwrite)
+    removed = () if server.spool is None else tuple(remove_abandoned(server.spool, server.token))
     sent = send_sequences(
         server,
         sequences,
@@ -93,7 +97,7 @@ def capture_live(
         server.discard(sent.session)
         # What was sent of an earlier capture, whose parts were out of reach then.
         (Path(output) / REQUESTS_NAME).unlink(missing_ok=True)
-    return LiveCapture(manifest, sent, time.perf_counter() - started)
+    return LiveCapture(manifest, sent, time.perf_counter() - started, removed)
 
 
 def capture_from_parts(parts: str | Path, output: str | Path, *, engine: str | None = None) -> LiveCapture:

@@ -23,6 +23,7 @@ from eagle_parity.cli.live_options import (
 )
 from eagle_parity.cli.live_result import conclude_live
 from eagle_parity.cli.spread import spread
+from eagle_parity.cli.streams import say_on_stderr
 from eagle_parity.errors import UsageError
 
 if TYPE_CHECKING:
@@ -122,6 +123,8 @@ def _record(
             overwrite=live.overwrite,
             on_sequence=step,
         )
+    if capture.removed and not shown.quiet:
+        say_on_stderr(f"removed from the spool, abandoned by former captures: {', '.join(capture.removed)}\n")
     result = conclude_live(
         capture,
         server=server.url,

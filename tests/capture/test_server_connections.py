@@ -410,7 +410,7 @@ def test_parts_on_another_host_are_removed_there(answers: Answers, tmp_path: Pat
     server.discard(SESSION)
     assert answers.last("/eagle_parity/discard") == {"session": SESSION}
     here = remote(answers, {}, lambda _asked: {})
-    here.facts = [{"spool": str(tmp_path)}]
+    here.spool = tmp_path
     (tmp_path / SESSION).mkdir()
     here.discard(SESSION)
     assert not (tmp_path / SESSION).exists()

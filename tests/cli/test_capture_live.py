@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shlex
 from typing import TYPE_CHECKING, Any
 
@@ -72,6 +73,26 @@ def connected(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Connected:
     for name in CLASSES.values():
         monkeypatch.setattr(f"eagle_parity.capture.servers.{name}", found)
     return found
+
+
+def test_what_a_killed_client_left_is_removed_and_told(
+    tool: Tool, connected: Connected, prompts: str, tmp_path: Path
+) -> None:
+    def left(session: str) -> Path:
+        folder = tmp_path / "spool" / session
+        folder.mkdir(mode=0o700)
+        os.utime(folder, (0, 0))
+        return folder
+
+    for words in ((), ("--quiet",)):
+        folder = left("0123456789ab")
+        output = tmp_path / f"live{len(words)}"
+        called = ("sglang", "--server", "x:1", "--prompts", prompts, "--output", str(output), *words)
+        status, _, told = tool(*called)
+        assert status == 0
+        assert not folder.exists()
+        assert told == ("" if words else "removed from the spool, abandoned by former captures: 0123456789ab\n")
+    assert connected.server.sent
 
 
 @BOTH

@@ -59,6 +59,11 @@ class Server(Protocol):
         """Of the spool: what makes requests ours."""
         ...
 
+    @property
+    def spool(self) -> Path | None:
+        """The workers' spool, as far as it is known; that path may be another folder on this host, or none."""
+        ...
+
     def architectures(self) -> list[str]:
         """The target's, as its config names them; empty where only the workers say it."""
         ...

@@ -72,14 +72,16 @@ class VllmServer:
         models = self._http.object(self._http.get("/v1/models"), "/v1/models").get("data")
         first = models[0] if isinstance(models, list) and models else None
         self._model: dict[str, Any] = first if isinstance(first, dict) else {}
-        self.spool = Path(spool) if spool else default_spool()
-        self._found = token_of(self.spool, token)
+        named = Path(spool) if spool else default_spool()
+        self._found = token_of(named, token)
         self._route = ""
         self._asks_again_at = 0.0
+        self.spool = named  # until the workers say theirs
         self.facts = self.call("info")
-        self.token = self._found or token_of(Path(str(self.facts[0].get("spool"))), None) or ""
+        self.spool = Path(str(self.facts[0].get("spool")))
+        self.token = self._found or token_of(self.spool, None) or ""
         if not self.token:
-            raise no_token(self.url, Path(str(self.facts[0].get("spool"))))
+            raise no_token(self.url, self.spool)
 
     def call(self, verb: str, **arguments: Any) -> list[dict[str, Any]]:
         """One method of the hook on every rank.
@@ -199,9 +201,8 @@ class VllmServer:
 
     def limit(self, session: str) -> str | None:
         """As ``Server`` has it; through the route, no more often than every ``LIMIT_SECONDS``."""
-        spool = Path(str(self.facts[0].get("spool")))
-        if (spool / session).is_dir():
-            return spooled_limit(spool, session)
+        if (self.spool / session).is_dir():
+            return spooled_limit(self.spool, session)
         if time.monotonic() < self._asks_again_at:
             return None
         self._asks_again_at = time.monotonic() + LIMIT_SECONDS
@@ -215,7 +216,7 @@ class VllmServer:
 
     def fetch(self, session: str, into: Path) -> Path:
         """Where they lie if that is this host, else a copy through the server."""
-        folder = Path(str(self.facts[0].get("spool"))) / session
+        folder = self.spool / session
         try:
             if next(folder.iterdir(), None) is not None:
                 return folder
@@ -267,7 +268,7 @@ class VllmServer:
 
     def discard(self, session: str) -> None:
         """As ``Server`` has it."""
-        folder = Path(str(self.facts[0].get("spool"))) / session
+        folder = self.spool / session
         if folder.is_dir():
             shutil.rmtree(folder, ignore_errors=True)
         else:

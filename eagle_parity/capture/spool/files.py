@@ -38,6 +38,8 @@ SPOOL_VERSION = 1
 
 TOKEN_FILE = "token"  # noqa: S105  a file's name
 PART_NAME = re.compile(r"(?P<rank>[a-z0-9.]{1,40})-(?P<part>[0-9]{6,})-(?P<kind>aux|draft|generated)\.safetensors")
+TEMPORARY_NAME = re.compile(r"\.part-[^/]{1,40}")
+"""Of a file that isn't whole: a killed worker leaves it."""
 RECORD_NAME = re.compile(r"(?P<rank>[a-z0-9.]{1,40})\.json")
 
 COUNTED_KINDS = frozenset({"aux", "generated"})
