@@ -32,11 +32,13 @@ class RecordingSubject:
         recording: what was measured of it.
         thresholds: to judge by.
         by_ranks: slots whose ranks were found to hold parts of a known state; that takes a trained side.
+        just_made: whether it is judged at its end, for whoever asked for all of its sequences.
     """
 
     recording: Recording
     thresholds: Thresholds
     by_ranks: Mapping[int, RankVerdict] = field(default_factory=dict)
+    just_made: bool = False
 
 
 def of_comparisons(checks: Iterable[Check[RecordingSubject]]) -> tuple[Check[Comparison], ...]:

@@ -61,7 +61,7 @@ def measure_recording(
 
 
 def judge_recording(states: HiddenStates, target: Target | None = None) -> list[Finding | Skip]:
-    """Everything that a capture of a running server tells by itself, without a trained side.
+    """Everything that a capture of a running server tells by itself at its end, without a trained side.
 
     Raises:
         InputError: its manifest can't be read any more.
@@ -73,7 +73,7 @@ def judge_recording(states: HiddenStates, target: Target | None = None) -> list[
     measured = measure_recording(states, target, bad_row_distance=thresholds.bad_row_distance)
     if measured is None:
         return [Skip(check="live-recording", reason="it is no capture of a running server")]
-    subject = RecordingSubject(measured[1], thresholds)
+    subject = RecordingSubject(measured[1], thresholds, just_made=True)
     return [outcome for check in RECORDING_CHECKS for outcome in check.run(subject)]
 
 

@@ -12,9 +12,12 @@ from live_captures import RankedSequence, Server, rank, write_condition, write_l
 from states_in_memory import TensorRows
 
 from eagle_parity.capture.format import IncompleteSequence, read_manifest, write_manifest
+from eagle_parity.checks import capture_complete
+from eagle_parity.checks.recording_subject import RecordingSubject
 from eagle_parity.comparison.conditions import ConditionPair, runs_of
 from eagle_parity.comparison.draft_inputs import ChunkPair
-from eagle_parity.comparison.record import judge_recording
+from eagle_parity.comparison.record import judge_recording, measure_recording
+from eagle_parity.comparison.thresholds import Thresholds
 from eagle_parity.drafts import IDS
 from eagle_parity.findings import Finding
 from eagle_parity.readers import open_hidden_states
@@ -79,8 +82,24 @@ def test_missing_sequences_are_a_warning_with_their_reason(tmp_path: Path) -> No
 
 def test_more_missing_than_there_is_leaves_the_verdict_open(tmp_path: Path) -> None:
     lost = [IncompleteSequence(name=f"lost {i}", reason="no rank recorded it") for i in range(4)]
-    _, skipped = judge(write_live(tmp_path / "c", states(), Server(incomplete=lost)))
-    assert any(skip.check == "capture-complete" and skip.blocks_verdict for skip in skipped)
+    folder = write_live(tmp_path / "c", states(), Server(incomplete=lost))
+    thresholds = Thresholds()
+    opened = open_hidden_states(folder, role="live")
+    measured = measure_recording(opened, None, bad_row_distance=thresholds.bad_row_distance)
+    assert measured is not None
+    outcomes = capture_complete.CHECK.run(RecordingSubject(measured[1], thresholds))
+    (skip,) = [outcome for outcome in outcomes if isinstance(outcome, Skip)]
+    assert skip.blocks_verdict
+    assert "(4) than there are (3)" in skip.reason
+
+
+@pytest.mark.parametrize("count", [1, 4])
+def test_at_a_captures_end_what_is_missing_is_told_once(tmp_path: Path, count: int) -> None:
+    lost = [IncompleteSequence(name=f"lost {i}", reason="no rank recorded it") for i in range(count)]
+    findings, skipped = judge(write_live(tmp_path / "c", states(), Server(incomplete=lost)))
+    assert [finding.name for finding in findings] == ["capture-incomplete"]
+    (skip,) = [skip for skip in skipped if skip.check == "capture-complete"]
+    assert (skip.blocks_verdict, skip.reason) == (True, "nothing can be concluded of what capture-incomplete names")
 
 
 def test_a_failed_hook_is_an_error(tmp_path: Path) -> None:

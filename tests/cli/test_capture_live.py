@@ -223,6 +223,9 @@ def test_a_capture_that_is_cut_short_is_no_success(
     (told,) = [finding["message"] for finding in result["findings"] if finding["name"] == "capture-incomplete"]
     assert "1 of 2 sequences were sent and not recorded whole (prompts.jsonl:2: " in told
     assert "no answer" in told
+    (skip,) = [skip for skip in result["skipped"] if skip["check"] == "capture-complete"]
+    assert skip["blocks_verdict"]
+    assert "sequences" not in skip["reason"]  # the finding has told them
 
 
 def test_what_a_hook_says_of_itself_is_repeated(tool: Tool, connected: Connected, prompts: str, tmp_path: Path) -> None:
