@@ -75,8 +75,7 @@ def run(subject: RecordingSubject) -> Outcomes:
 def _not_compared(subject: RecordingSubject) -> Outcomes:
     recording = subject.recording
     if recording.rank_unreadable:
-        name, reason = recording.rank_unreadable[0]
-        yield Skip(check=CHECK.name, reason=f"files of ranks can't be read and weren't compared; {name}: {reason}")
+        yield _unreadable("", recording.rank_unreadable, recording.rank_unreadable_count)
     elif not recording.rank_slots:
         one = len(recording.ranks) <= 1
         reason = "the capture has one rank" if one else "no sequence was recorded by two ranks of one group"
@@ -87,8 +86,18 @@ def _not_compared(subject: RecordingSubject) -> Outcomes:
     if generation is not None and generation.not_compared is not None:
         yield Skip(check=CHECK.name, reason=f"{GENERATE}: {generation.not_compared}")
     elif generation is not None and generation.unreadable:
-        name, reason = generation.unreadable[0]
-        yield Skip(check=CHECK.name, reason=f"{GENERATE}: files can't be read and weren't compared; {name}: {reason}")
+        yield _unreadable(f"{GENERATE}: ", generation.unreadable, generation.unreadable_count)
+
+
+def _unreadable(where: str, examples: list[tuple[str, str]], count: int) -> Skip:
+    """No parity of ranks without them: a fault of one rank may stand in the very file that can't be read."""
+    name, reason = examples[0]
+    return Skip(
+        check=CHECK.name,
+        reason=f"{where}{max(count, len(examples))} file(s) of ranks can't be read and weren't compared, such as"
+        f" {name}: {reason}",
+        blocks_verdict=True,
+    )
 
 
 def _parts(how: str, verdicts: list[RankVerdict], subject: RecordingSubject) -> Finding:

@@ -139,6 +139,7 @@ def measure_generation(live: LiveCapture) -> GeneratedTokens | None:
         rank_slots=measured.rank_slots(),
         rows_behind=measured.rows_behind,
         unreadable=unreadable[:MAX_EXAMPLES],
+        unreadable_count=len(unreadable),
         not_compared=None if measured.sequences else "no sequence of it was recorded by two ranks of one group",
     )
 

@@ -52,6 +52,7 @@ def measure_recording(
         ranks=_ranks(live),
         rank_slots=ranks.slots,
         rank_unreadable=ranks.unreadable[:MAX_EXAMPLES],
+        rank_unreadable_count=len(ranks.unreadable),
         draft_inputs=measure_draft_inputs(live, states),
         rule=check_rule(live, target),
         conditions=measure_conditions(live, states, bad_row_distance),

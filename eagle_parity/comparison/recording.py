@@ -282,7 +282,8 @@ class GeneratedTokens(msgspec.Struct, frozen=True, kw_only=True):
         diverged: the first one of some of them.
         rank_slots: the states up to there.
         rows_behind: that weren't compared: the ranks compute other texts there.
-        unreadable: name and reason.
+        unreadable: some of the files that can't be read: name and reason.
+        unreadable_count: all of them.
         not_compared: why nothing was.
     """
 
@@ -295,6 +296,7 @@ class GeneratedTokens(msgspec.Struct, frozen=True, kw_only=True):
     rank_slots: list[RankSlot] = []
     rows_behind: int = 0
     unreadable: list[tuple[str, str]] = []
+    unreadable_count: int = 0
     not_compared: str | None = None
 
 
@@ -311,7 +313,8 @@ class Recording(msgspec.Struct, frozen=True, kw_only=True):
         num_layers: N.
         ranks: the workers.
         rank_slots: empty where there is one rank.
-        rank_unreadable: files of ranks that can't be read.
+        rank_unreadable: some of the ranks' files that can't be read: name and reason.
+        rank_unreadable_count: all of them.
         draft_inputs: of the head.
         rule: of the layer set.
         conditions: that were recorded.
@@ -329,6 +332,7 @@ class Recording(msgspec.Struct, frozen=True, kw_only=True):
     ranks: list[RecordedRank]
     rank_slots: list[RankSlot] = []
     rank_unreadable: list[tuple[str, str]] = []
+    rank_unreadable_count: int = 0
     draft_inputs: DraftInputs
     rule: RuleCheck
     conditions: list[Condition] = []

@@ -332,8 +332,31 @@ def test_a_broken_file_of_a_rank_is_told(real: RealStates, tmp_path: Path) -> No
     folder = write(tmp_path / "c", real, both)
     (folder / "ranks" / "tp1" / "sequence_000001.safetensors").write_bytes(b"no states")
     result = compare(real, folder)
-    assert names(result) == []
-    assert any(s.check == "rank-states" and "ranks/tp1/sequence_000001" in s.reason for s in result.skipped)
+    assert (names(result), result.verdict) == ([], Verdict.INCONCLUSIVE)
+    (skip,) = [skip for skip in result.skipped if skip.check == "rank-states"]
+    assert skip.blocks_verdict
+    assert "1 file(s) of ranks can't be read and weren't compared, such as ranks/tp1/sequence_000001" in skip.reason
+
+
+def test_broken_files_of_ranks_are_counted_however_many_are_named(real: RealStates, tmp_path: Path) -> None:
+    server = Server(ranks=[rank(f"tp{i}", group_size=8) for i in range(8)])
+    folder = write(tmp_path / "c", real, lambda _, s: {f"tp{i}": s for i in range(8)}, server)
+    for i in range(1, 8):
+        (folder / "ranks" / f"tp{i}" / "sequence_000001.safetensors").write_bytes(b"no states")
+    recording = compare(real, folder).measurements["recording"]
+    assert (len(recording["rank_unreadable"]), recording["rank_unreadable_count"]) == (5, 7)
+    (skip,) = [one for one in compare(real, folder).skipped if one.check == "rank-states"]
+    assert skip.reason.startswith("7 file(s) of ranks can't be read")
+
+
+def test_a_broken_file_hides_no_divergence_of_another(real: RealStates, tmp_path: Path) -> None:
+    def split(text: int, slots: list[torch.Tensor]) -> dict[str, list[torch.Tensor]]:
+        return {**both(text, slots), "tp1": slots if text else spoil_rows(slots, [9])}
+
+    folder = write(tmp_path / "c", real, split)
+    (folder / "ranks" / "tp1" / "sequence_000001.safetensors").write_bytes(b"no states")
+    result = compare(real, folder)
+    assert (names(result), result.verdict) == (["rank-divergence"], Verdict.FAIL)
 
 
 def test_the_states_of_ranks_merge() -> None:
