@@ -44,8 +44,9 @@ class BlockNumbers:
         self.arithmetic = arithmetic
         listed = list(pairs)
         self._place = {pair: place for place, pair in enumerate(listed)}
-        self.squares_NT, self._products_PT = arithmetic.products(states, listed)
+        self.squares_NT, products_PT = arithmetic.products(states, listed)
         self.finite_NT = self.squares_NT.isfinite()
+        self._errors_PT = self._by_products(listed, products_PT)
         self._subtracted: dict[tuple[int, int], torch.Tensor] = {}
 
     @property
@@ -64,16 +65,7 @@ class BlockNumbers:
         """
         if (subject, expected) in self._subtracted:
             return self._subtracted[subject, expected]
-        product_T = self._products_PT[self._place[subject, expected]]
-        squared_T = self.squares_NT[subject] + self.squares_NT[expected] - 2 * product_T
-        close_T = squared_T < SUBTRACTED_BELOW**2 * self.squares_NT[expected]
-        close_T |= (self.squares_NT[expected] == 0) | (squared_T < 0)
-        close = close_T.nonzero().flatten()
-        if len(close):
-            squared_T[close] = self.arithmetic.squared_differences(
-                self.states[subject], self.states[expected], close, close
-            )
-        return self._relative(squared_T, expected)
+        return self._errors_PT[self._place[subject, expected]]
 
     def subtract(self, subject: int, expected: int) -> torch.Tensor:
         """As ``errors``, by subtraction throughout; the pair needs no product."""
@@ -99,6 +91,22 @@ class BlockNumbers:
 
     def _relative(self, squared_T: torch.Tensor, expected: int) -> torch.Tensor:
         return _relative(squared_T, self.squares_NT[expected])
+
+    def _by_products(self, pairs: Sequence[tuple[int, int]], products_PT: torch.Tensor) -> torch.Tensor:
+        """The errors of all pairs, float64 ``[P, T]``, by subtraction where products say too little."""
+        if not pairs:
+            return products_PT
+        subjects, expecteds = torch.tensor(pairs).T
+        expected_PT = self.squares_NT[expecteds]
+        squared_PT = self.squares_NT[subjects] + expected_PT - 2 * products_PT
+        close_PT = (squared_PT < SUBTRACTED_BELOW**2 * expected_PT) | (expected_PT == 0) | (squared_PT < 0)
+        for place in close_PT.any(1).nonzero().flatten().tolist():
+            subject, expected = pairs[place]
+            close = close_PT[place].nonzero().flatten()
+            squared_PT[place, close] = self.arithmetic.squared_differences(
+                self.states[subject], self.states[expected], close, close
+            )
+        return _relative(squared_PT, expected_PT)
 
 
 def _relative(squared_T: torch.Tensor, expected_T: torch.Tensor) -> torch.Tensor:

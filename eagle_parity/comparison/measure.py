@@ -86,22 +86,21 @@ class StateMatch:
         finite_T = numbers.finite_NT[state]
         self.non_finite += int((~finite_T & seen_T).sum())
         keep_T = keep_T & finite_T
-        kept = int(keep_T.sum())
-        self.rows += kept
-        errors_PT = torch.full((len(self.candidates), kept), torch.nan, dtype=torch.float64)
+        self.rows += int(keep_T.sum())
+        errors_PT = torch.full((len(self.candidates), numbers.rows), torch.nan, dtype=torch.float64)
         for place, candidate in enumerate(self.candidates):
             if candidate.label in expected:
-                errors_PT[place] = numbers.errors(state, expected[candidate.label])[keep_T]
-        self.errors.update(errors_PT, numbers.arithmetic)
-        self.norms.update(numbers.norms(state)[keep_T][None], numbers.arithmetic)
+                errors_PT[place] = numbers.errors(state, expected[candidate.label])
+        self.errors.update(errors_PT, keep_T, numbers.arithmetic)
+        self.norms.update(numbers.norms(state)[None], keep_T, numbers.arithmetic)
 
     def update_repeats(self, numbers: BlockNumbers, state: int, keep_T: torch.Tensor, ids_T: torch.Tensor) -> None:
         """Adds the first rows of a sequence: how rows of one token, and of different ones, differ."""
         kept = keep_T.nonzero().flatten()
         first, second, same_T = token_neighbours(ids_T[kept])
         errors_T = numbers.neighbour_errors(state, kept[first], kept[second])
-        self.repeats.update(errors_T[same_T][None], numbers.arithmetic)
-        self.contrasts.update(errors_T[~same_T][None], numbers.arithmetic)
+        self.repeats.update(errors_T[None], same_T, numbers.arithmetic)
+        self.contrasts.update(errors_T[None], ~same_T, numbers.arithmetic)
 
     def merge(self, other: StateMatch) -> StateMatch:
         """Adds what another has seen of the same candidates."""
@@ -163,7 +162,7 @@ class SlotPair:
         """Adds a block's kept rows and returns the errors of those that are numbers on both sides."""
         keep_T = keep_T & numbers.finite_NT[trained] & numbers.finite_NT[live]
         errors_T = numbers.errors(live, trained)[keep_T]
-        self.errors.update(errors_T[None], numbers.arithmetic)
+        self.errors.update(errors_T[None], None, numbers.arithmetic)
         numbers.add_to(self.moments, live, trained, keep_T)
         return errors_T
 
@@ -171,7 +170,7 @@ class SlotPair:
         """Adds sink tokens."""
         sinks_T = sinks_T & numbers.finite_NT[trained] & numbers.finite_NT[live]
         errors_T = numbers.errors(live, trained)[sinks_T]
-        self.sinks.update(errors_T[None], numbers.arithmetic)
+        self.sinks.update(errors_T[None], None, numbers.arithmetic)
         self.bad_sinks += int((errors_T > self.bad_row_distance).sum())
 
     def tell_sequence(self, name: str, errors: list[torch.Tensor]) -> None:
@@ -336,7 +335,7 @@ class Accumulator:
         for slot, (state, trained, live) in enumerate(zip(self.pairs, states.trained, states.live, strict=False)):
             errors[slot].append(state.update(numbers, trained, live, keep_T))
         for state, live, second in zip(self.pairs, states.live, states.noise, strict=False):
-            state.noise.update(numbers.subtract(second, live)[keep_T][None], numbers.arithmetic)
+            state.noise.update(numbers.subtract(second, live)[None], keep_T, numbers.arithmetic)
 
     def _add_repeats(
         self, states: PairStates, numbers: BlockNumbers, keep_T: torch.Tensor, ids_T: torch.Tensor

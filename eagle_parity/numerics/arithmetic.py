@@ -90,11 +90,14 @@ class Arithmetic(Protocol):
         """Adds rows (int64) to the sums of each dimension."""
         ...
 
-    def count_errors(self, errors_PT: torch.Tensor, edges_B: torch.Tensor, counts_PB: torch.Tensor) -> None:
+    def count_errors(
+        self, errors_PT: torch.Tensor, keep_T: torch.Tensor, edges_B: torch.Tensor, counts_PB: torch.Tensor
+    ) -> None:
         """Adds errors to histograms; NaN is left out.
 
         Args:
             errors_PT: float, >= 0.
+            keep_T: bool, which of them.
             edges_B: float64, ascending, the lower edges of all bins but the first.
             counts_PB: int64, one bin more than there are edges; is added to.
         """
@@ -163,10 +166,12 @@ class WholeArrays:
         sums.sums_6D.add_(torch.stack([each_TD.sum(0) for each_TD in added]).cpu())
         torch.maximum(sums.largest_D, difference_TD.abs().amax(0).cpu(), out=sums.largest_D)
 
-    def count_errors(self, errors_PT: torch.Tensor, edges_B: torch.Tensor, counts_PB: torch.Tensor) -> None:
+    def count_errors(
+        self, errors_PT: torch.Tensor, keep_T: torch.Tensor, edges_B: torch.Tensor, counts_PB: torch.Tensor
+    ) -> None:
         """See ``Arithmetic``."""
         bins_PT = torch.bucketize(errors_PT.double().contiguous(), edges_B, right=True)
-        counts_PB.scatter_add_(1, bins_PT.clamp_max(len(edges_B)), (~errors_PT.isnan()).long())
+        counts_PB.scatter_add_(1, bins_PT.clamp_max(len(edges_B)), (~errors_PT.isnan() & keep_T).long())
 
     def _wide(self, state: torch.Tensor) -> torch.Tensor:
         return state.to(self.device).double()
@@ -255,11 +260,14 @@ class Compiled:
             sums.largest_D.numpy(),
         )
 
-    def count_errors(self, errors_PT: torch.Tensor, edges_B: torch.Tensor, counts_PB: torch.Tensor) -> None:
+    def count_errors(
+        self, errors_PT: torch.Tensor, keep_T: torch.Tensor, edges_B: torch.Tensor, counts_PB: torch.Tensor
+    ) -> None:
         """See ``Arithmetic``."""
-        edges, first_bins = edges_B.numpy(), self._first_bins(edges_B)
-        for errors_T, counts_B in zip(errors_PT.double(), counts_PB, strict=True):
-            self._kernels.count_errors(errors_T.contiguous().numpy(), edges, first_bins, counts_B.numpy())
+        edges, first_bins, keep = edges_B.numpy(), self._first_bins(edges_B), keep_T.numpy()
+        counts = counts_PB.numpy()
+        for place, errors in enumerate(errors_PT.double().contiguous().numpy()):
+            self._kernels.count_errors(errors, keep, edges, first_bins, counts[place])
 
     def _first_bins(self, edges_B: torch.Tensor) -> npt.NDArray[np.int32]:
         """See ``kernels.count_errors``; the same for all histograms."""

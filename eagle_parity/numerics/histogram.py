@@ -48,11 +48,20 @@ class ErrorHistograms:
     def __init__(self, pairs: int) -> None:
         self.counts_PB = torch.zeros((pairs, BINS + 2), dtype=torch.int64)
 
-    def update(self, errors_PT: torch.Tensor, arithmetic: Arithmetic | None = None) -> ErrorHistograms:
-        """Adds errors >= 0, float ``[P, T]``. NaN is left out: the caller counts non-finite rows."""
+    def update(
+        self, errors_PT: torch.Tensor, keep_T: torch.Tensor | None = None, arithmetic: Arithmetic | None = None
+    ) -> ErrorHistograms:
+        """Adds errors >= 0, float ``[P, T]``. NaN is left out: the caller counts non-finite rows.
+
+        Args:
+            errors_PT: the errors.
+            keep_T: bool, which of them; all by default.
+            arithmetic: how.
+        """
         if errors_PT.shape[0] != self.counts_PB.shape[0]:
             raise ValueError(f"{self.counts_PB.shape[0]} pairs expected, got {errors_PT.shape[0]}")
-        (arithmetic or WholeArrays()).count_errors(errors_PT, EDGES, self.counts_PB)
+        keep_T = torch.ones(errors_PT.shape[1], dtype=torch.bool) if keep_T is None else keep_T
+        (arithmetic or WholeArrays()).count_errors(errors_PT, keep_T, EDGES, self.counts_PB)
         return self
 
     def merge(self, other: ErrorHistograms) -> ErrorHistograms:

@@ -157,11 +157,12 @@ def row_products(addresses, steps, codes, staged, lefts, begins, rows, size, squ
 
 
 @_compiled
-def count_errors(errors_T, edges_B, first_bins, counts_B):
+def count_errors(errors_T, keep_T, edges_B, first_bins, counts_B):
     """Counts errors in the bins of an ``ErrorHistograms``; NaN isn't counted.
 
     Args:
         errors_T: float64 ``[T]``, >= 0.
+        keep_T: bool ``[T]``, which of them.
         edges_B: float64, ascending, the lower edges of all bins but the first.
         first_bins: int32, for the upper bits of a float64 (``MANTISSA_SHIFT``) the bin of the least number that begins
             with them: numbers that share these are at most 1.6 % apart, so an edge or two are left to look at.
@@ -170,7 +171,7 @@ def count_errors(errors_T, edges_B, first_bins, counts_B):
     last = len(edges_B)
     for t in range(len(errors_T)):
         error = errors_T[t]
-        if np.isnan(error):
+        if not keep_T[t] or np.isnan(error):
             continue
         upper = np.int64(np.float64(error).view(np.uint64) >> np.uint64(MANTISSA_SHIFT))
         low = first_bins[upper] if upper < len(first_bins) else last  # infinite

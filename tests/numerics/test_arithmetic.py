@@ -155,7 +155,7 @@ def test_bins(compiled: Compiled, errors: list[float], near: list[int]) -> None:
     edges = EDGES[torch.tensor(near, dtype=torch.int64)]
     below = torch.nextafter(edges, torch.zeros_like(edges))
     errors_PT = torch.cat([torch.tensor(errors, dtype=torch.float64), edges, below])[None]
-    found, expected = ErrorHistograms(1).update(errors_PT, compiled), ErrorHistograms(1).update(errors_PT)
+    found, expected = ErrorHistograms(1).update(errors_PT, None, compiled), ErrorHistograms(1).update(errors_PT)
     assert torch.equal(found.counts_PB, expected.counts_PB)
 
 
