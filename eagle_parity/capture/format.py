@@ -35,6 +35,7 @@ import msgspec
 from eagle_parity import __version__
 from eagle_parity.errors import InputError
 from eagle_parity.files import replace_when_written, write_atomically
+from eagle_parity.quoting import plain
 from eagle_parity.wiring import MAX_BOUNDARIES, BoundaryEntry, Wiring
 
 if TYPE_CHECKING:
@@ -59,13 +60,15 @@ GENERATE: Literal["generate"] = "generate"
 """The condition whose rows are those of generated tokens."""
 
 MAX_MANIFEST_BYTES = 256 * 1024 * 1024
-"""A sequence's entry is about a hundred bytes: room for two million of them, and no more is parsed."""
+"""A sequence's entry is about 200 bytes, of eight ranks 320: room for 800,000 of them, and no more is parsed."""
 MANIFEST_EVERY = 100
 """Sequences after which an unfinished recording's manifest is written again: what a killed process leaves readable."""
 MAX_SEQUENCE_TOKENS = 2**24
 """Far above any context window; a file that claims more is refused before anything is allocated."""
 MAX_HIDDEN_SIZE = 2**20
 """Far above any model; bounds what a hostile manifest can make a reader allocate for one row."""
+MAX_MODES = 16
+"""Engines have about ten kinds of forwards; what a spool's files claim beyond that is left out."""
 
 _FILE_NAME = re.compile(r"sequence_\d{6,9}\.safetensors")
 _RANK_NAME = re.compile(r"[a-z0-9.]{1,40}")
@@ -126,6 +129,8 @@ class CapturedSequence(msgspec.Struct, frozen=True, kw_only=True):
         ranks: of a live capture, whose file this is, and then the other ranks that recorded the sequence whole.
         draft_input: of a live capture: whether what the head's ``fc`` got is the slots side by side, bit for bit;
             ``normed`` where the head normalises first and what it got can't be held against the slots.
+        modes: of a live capture: the engine's words for the forwards that the main file's rows come from, in their
+            order: ``EXTEND`` or ``MIXED`` (SGLang), ``runner v1`` (vLLM, whose forwards have no kinds).
     """
 
     name: _Name
@@ -134,6 +139,7 @@ class CapturedSequence(msgspec.Struct, frozen=True, kw_only=True):
     first_position: Annotated[int, msgspec.Meta(ge=0, le=MAX_SEQUENCE_TOKENS)] = 0
     ranks: list[_Name] = []
     draft_input: Literal["equal", "differs", "normed", "absent"] | None = None
+    modes: Annotated[list[_Name], msgspec.Meta(max_length=MAX_MODES)] = []
 
 
 class RankIds(NamedTuple):
@@ -438,6 +444,7 @@ class CaptureWriter:
         rank: str | None = None,
         sampled_ids: torch.Tensor | None = None,
         first_position: int = 0,
+        modes: Sequence[str] = (),
     ) -> None:
         """Writes one sequence; its files are whole when this returns.
 
@@ -454,6 +461,7 @@ class CaptureWriter:
             rank: of a live capture, the rank whose states these are.
             sampled_ids: integers ``[T]``, of generated rows the token that this rank chose behind each.
             first_position: see ``CapturedSequence``.
+            modes: see there; texts of a spool, cut to what a manifest may hold.
 
         Raises:
             ValueError: the tensors aren't what the manifest says.
@@ -489,6 +497,7 @@ class CaptureWriter:
             first_position=first_position,
             ranks=[] if rank is None else [rank, *self._other_ranks],
             draft_input=draft_input_is,
+            modes=[plain(mode) for mode in modes[:MAX_MODES] if mode],
         )
         self._sequences.append(entry)
         self._other_ranks = []

@@ -298,6 +298,7 @@ class _Recording:
             rank=rank,
             sampled_ids=own.sampled_ids,
             first_position=first_position,
+            modes=own.modes,
         )
 
     @property

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -172,7 +173,14 @@ def _facts(manifest: Manifest) -> dict[str, Any]:
         "target": manifest.target.name,
         "num_layers": manifest.target.num_layers,
         **({} if manifest.live is None else _live_facts(manifest.live)),
+        **({"forward_modes": modes} if (modes := _forward_modes(manifest)) else {}),
     }
+
+
+def _forward_modes(manifest: Manifest) -> dict[str, str]:
+    """The kinds of forwards that a running server's rows come from, the most frequent ones first."""
+    counts = Counter(plain(mode) for sequence in manifest.sequences for mode in dict.fromkeys(sequence.modes))
+    return {mode: f"{count} sequence(s)" for mode, count in counts.most_common(MAX_FACTS)}
 
 
 def _live_facts(live: LiveRecording) -> dict[str, Any]:

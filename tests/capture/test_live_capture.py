@@ -21,6 +21,7 @@ from eagle_parity.capture.servers.server import Counters
 from eagle_parity.comparison.record import judge_recording
 from eagle_parity.errors import InputError
 from eagle_parity.findings import Finding
+from eagle_parity.inspection import inspect_path
 from eagle_parity.readers import open_hidden_states
 
 if TYPE_CHECKING:
@@ -515,12 +516,25 @@ def test_the_engine_as_it_is_named_reads_the_layer_set(server: RecordingServer, 
     assert (manifest.slots, manifest.producer.engine) == ([1, 3, 5], "sglang@0.5.23")
 
 
-def test_which_of_a_releases_ways_was_read_is_told(server: RecordingServer, tmp_path: Path) -> None:
-    server.facts = {"variants": {"token_ids": "argument"}}
+@pytest.mark.parametrize("engine", ["sglang", "vllm"])
+def test_which_of_a_releases_ways_was_read_is_told(server: RecordingServer, tmp_path: Path, engine: str) -> None:
+    server.engine = engine
+    server.facts = {"engine": {"name": engine}, "variants": {"token_ids": "argument"}}
     record(server, tmp_path / "live")
     live = read_manifest(tmp_path / "live").live
     assert live is not None
     assert live.variants == {"token_ids": "argument"}
+
+
+def test_the_kinds_of_forwards_are_told(server: RecordingServer, tmp_path: Path) -> None:
+    server.engine = "vllm"
+    server.choices = lambda _rank, ids: [ids[-1] + 1, 7, 8]
+    record(server, tmp_path / "live", conditions=("generate",), new_tokens=3)
+    assert [entry.modes for entry in read_manifest(tmp_path / "live").sequences] == [["EXTEND"]] * len(SEQUENCES)
+    facts = inspect_path(str(tmp_path / "live")).description["facts"]
+    assert facts["forward_modes"] == {"EXTEND": "3 sequence(s)"}
+    generated = inspect_path(str(tmp_path / "live" / "conditions" / "generate")).description["facts"]
+    assert generated["forward_modes"] == {"DECODE": "3 sequence(s)"}
 
 
 def test_a_loss_mask_comes_with_its_rows(server: RecordingServer, tmp_path: Path) -> None:

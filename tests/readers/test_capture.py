@@ -106,3 +106,23 @@ def test_inspect_tells_them(capture: Path, capsys: pytest.CaptureFixture[str]) -
     told = capsys.readouterr().out
     for word in ("incomplete", "unlisted files", "contradicts manifest", "tokens 5, not 4"):
         assert word in told
+
+
+def test_the_kinds_of_forwards_are_counted_by_sequence(capture: Path) -> None:
+    assert "forward_modes" not in facts_of(capture)
+    sequences = change_manifest(capture)["sequences"]
+    sequences[0]["modes"] = ["MIXED", "EXTEND", "EXTEND"]
+    sequences[1]["modes"] = ["EXTEND"]
+    sequences[2]["modes"] = ["\x1b[2J" * 100]
+    change_manifest(capture, sequences=sequences)
+    told = facts_of(capture)["forward_modes"]
+    assert list(told.items())[:2] == [("EXTEND", "2 sequence(s)"), ("MIXED", "1 sequence(s)")]
+    assert all(len(mode) < 100 and mode.isprintable() for mode in told)
+
+
+def test_a_manifest_without_the_kinds_of_forwards_is_read(capture: Path) -> None:
+    sequences = change_manifest(capture)["sequences"]
+    for sequence in sequences:
+        del sequence["modes"]
+    change_manifest(capture, sequences=sequences)
+    assert len(open_hidden_states(capture, role="live").names) == len(LENGTHS)
