@@ -195,6 +195,7 @@ def _live_facts(live: LiveRecording) -> dict[str, Any]:
         "target_class": live.target_class,
         "draft_class": live.draft_class,
         "layer_set": live.layer_set,
+        **({"variants": live.variants} if live.variants else {}),
         "rank_groups": {
             plain(group): f"{', '.join(names[:MAX_FACTS])}: {len(names)} of {sizes[group]}"
             for group, names in groups.items()

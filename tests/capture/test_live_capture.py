@@ -524,6 +524,7 @@ def test_which_of_a_releases_ways_was_read_is_told(server: RecordingServer, tmp_
     live = read_manifest(tmp_path / "live").live
     assert live is not None
     assert live.variants == {"token_ids": "argument"}
+    assert inspect_path(str(tmp_path / "live")).description["facts"]["variants"] == live.variants
 
 
 def test_the_kinds_of_forwards_are_told(server: RecordingServer, tmp_path: Path) -> None:
