@@ -112,7 +112,7 @@ class SglangServer:
             raise InputError(
                 self.url,
                 f"its /tokenize gives no token ids for {what}",
-                remedy="give prompts as token_ids, or --target for the target's own tokenizer",
+                remedy="give prompts as token_ids",
             )
         return list(tokens)
 

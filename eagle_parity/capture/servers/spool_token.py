@@ -33,5 +33,6 @@ def no_token(url: str, spool: Path | None, *, another: bool = False) -> InputErr
         f"the token of here isn't that of its spool ({where}, {TOKEN_ENV} or --token)"
         if another
         else f"its spool's token can't be read from here ({where})",
-        remedy=f"pass --spool FOLDER where it is mounted, or the content of that file in {TOKEN_ENV} or with --token",
+        remedy="pass --spool with the folder that the server was started with, where it is seen from here, or the"
+        f" content of its file token in {TOKEN_ENV} or with --token",
     )

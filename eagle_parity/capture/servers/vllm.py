@@ -68,7 +68,10 @@ class VllmServer:
     ) -> None:
         self._http = Connection(url, api_key=api_key)
         self.url = self._http.url
-        self.version = str(self._http.object(self._http.get("/version"), "/version").get("version") or "")
+        answered = self._http.get("/version")
+        if answered.status_code == 404:  # noqa: PLR2004  not found
+            raise InputError(self.url, "it has no /version", expected="a vLLM server")
+        self.version = str(self._http.object(answered, "/version").get("version") or "")
         models = self._http.object(self._http.get("/v1/models"), "/v1/models").get("data")
         first = models[0] if isinstance(models, list) and models else None
         self._model: dict[str, Any] = first if isinstance(first, dict) else {}
