@@ -24,7 +24,8 @@ from eagle_parity.cli.live_options import (
 from eagle_parity.cli.live_result import conclude_live
 from eagle_parity.cli.spread import spread
 from eagle_parity.cli.streams import say_on_stderr
-from eagle_parity.errors import UsageError
+from eagle_parity.errors import InputError, UsageError
+from eagle_parity.input_files import NOTHING_THERE, why_no_file
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -43,7 +44,8 @@ def capture_sglang(
         typer.Option(
             "--export-hook",
             metavar="FILE",
-            help="Write the hook as one file without dependencies, for images where nothing may be installed.",
+            help="Write the hook as one file that needs torch and safetensors alone, for images where nothing may be"
+            " installed, and print the flags that go with it.",
             rich_help_panel=LAUNCH_PANEL,
         ),
     ] = None,
@@ -52,7 +54,8 @@ def capture_sglang(
         typer.Option(
             "--from-parts",
             metavar="DIR",
-            help="Finish a capture whose parts could not be reached: a copy of them, and the same --output.",
+            help="Finish a capture whose parts could not be reached: a copy of the folder that it named, and the same"
+            " --output.",
             rich_help_panel=SERVER_PANEL,
         ),
     ] = None,
@@ -107,17 +110,19 @@ def _record(
     if live.server is None or live.output is None:
         missing = "--server URL" if live.server is None else "--output DIR"
         raise UsageError(f"capture {engine} needs {missing}; --launch-flags says what the server is started with")
-    api_key = live.api_key or os.environ.get(API_KEY_ENV)
-    server = connect(live.server, api_key=api_key, spool=live.spool, token=live.token)
     if not math.isfinite(live.temperature):
         raise UsageError(f"--temperature {live.temperature}: expected a finite number, 0 for greedy")
+    conditions, named_engine = parse_conditions(live.conditions), _named_engine(live.engine, engine)
+    _check_tokens(live, engine, live.output)
+    api_key = live.api_key or os.environ.get(API_KEY_ENV)
+    server = connect(live.server, api_key=api_key, spool=live.spool, token=live.token)
     with show_progress("asking the server", total=live.sequences, quiet=shown.quiet) as step:
         capture = capture_live(
             server,
-            _tokens(live, server, live.output),
+            _tokens(live, server),
             live.output,
-            engine=_named_engine(live.engine, engine),
-            conditions=parse_conditions(live.conditions),
+            engine=named_engine,
+            conditions=conditions,
             new_tokens=live.generate,
             temperature=live.temperature,
             overwrite=live.overwrite,
@@ -136,21 +141,27 @@ def _record(
     return shown.finish(result)
 
 
-def _tokens(live: LiveOptions, server: Server, output: str) -> TokenSource:
+def _check_tokens(live: LiveOptions, engine: str, output: str) -> None:
+    """Refuses what can be seen to be wrong without a server: nobody should start one to learn of it."""
+    if (live.replay is None) == (live.prompts is None):
+        raise UsageError(f"capture {engine} takes its tokens from one of --replay SHARDS and --prompts FILE")
+    if live.replay is not None and Path(live.replay).resolve() == Path(output).resolve():
+        raise UsageError(f"--replay and --output are both {output!r}: a capture can't be written over what it reads")
+    source = live.replay or live.prompts or ""
+    if why_no_file(Path(source).expanduser()) == NOTHING_THERE:
+        expected = "a prompt file" if live.replay is None else "training shards or a capture"
+        raise InputError(source, NOTHING_THERE, expected=expected)
+
+
+def _tokens(live: LiveOptions, server: Server) -> TokenSource:
     """Where the token ids come from."""
     from eagle_parity.capture.prompts import limit_sequences, prompt_sequences, replay_sequences
 
     source: TokenSource
-    if live.replay is not None and live.prompts is None:
-        if Path(live.replay).resolve() == Path(output).resolve():
-            raise UsageError(
-                f"--replay and --output are both {output!r}: a capture can't be written over what it reads"
-            )
+    if live.replay is not None:
         source = replay_sequences(live.replay, first_token=live.first_token)
-    elif live.prompts is not None and live.replay is None:
-        source = prompt_sequences(live.prompts, server)
     else:
-        raise UsageError(f"capture {server.engine} takes its tokens from one of --replay SHARDS and --prompts FILE")
+        source = prompt_sequences(live.prompts or "", server)
     return limit_sequences(source, sequences=live.sequences, max_tokens=live.max_tokens)
 
 

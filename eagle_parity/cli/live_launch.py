@@ -58,9 +58,11 @@ def prepare_sglang(launch: Launch) -> int:
     exported = launch.export_hook is not None
     if launch.export_hook is not None:
         write_atomically(launch.export_hook, launching.exported_sglang_hook().encode())
-        write_stdout(
-            f"# {launch.export_hook} goes to PYTHONPATH of the server, under the name {launching.EXPORTED_NAME}\n"
+        say_on_stderr(
+            f"# {visible(launch.export_hook)}: its folder goes to PYTHONPATH of the server, where the file has to be"
+            f" called {launching.EXPORTED_NAME}\n"
         )
+    _say_release(launch, "sglang")
     if reference is not None:
         return _print_reference(reference)
     version = version_of(launch.engine, "sglang")
@@ -74,11 +76,18 @@ def prepare_vllm(launch: Launch) -> int:
     from eagle_parity.capture import launching
 
     reference = launch.reference("vllm")
+    _say_release(launch, "vllm")
     if reference is not None:
         return _print_reference(reference)
     environment = launching.vllm_environment(version_of(launch.engine, "vllm"), launch.spool or _default_folder())
     write_stdout(launching.as_shell([f"{name}={value}" for name, value in environment.items()]) + "\n")
     return int(ExitStatus.PARITY)
+
+
+def _say_release(launch: Launch, name: str) -> None:
+    """On stderr, for which release it is, where nobody has named one."""
+    if launch.engine == AUTO:
+        say_on_stderr(f"# for the newest release that is known; --engine {name}@VERSION names another\n")
 
 
 def _print_reference(launch: ReferenceLaunch) -> int:

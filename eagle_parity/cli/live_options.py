@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, NamedTuple, TypeAlias
 
 import typer
 
-from eagle_parity.capture.spool.folder import TOKEN_ENV
+from eagle_parity.capture.spool.folder import SPOOL_ENV, TOKEN_ENV
 from eagle_parity.cli.options import (
     Color,
     ColorOption,
@@ -37,7 +37,11 @@ ALL_BOUNDARIES = "all"
 
 ServerOption: TypeAlias = Annotated[
     str | None,
-    typer.Option("--server", metavar="URL", help="The running server, such as http://127.0.0.1:30000."),
+    typer.Option(
+        "--server",
+        metavar="URL",
+        help="The running server, such as http://127.0.0.1:30000; vLLM's own port is 8000.",
+    ),
 ]
 OutputOption: TypeAlias = Annotated[
     str | None, typer.Option("--output", "-o", metavar="DIR", help="The capture, a new or empty folder.")
@@ -103,7 +107,8 @@ EngineOption: TypeAlias = Annotated[
     typer.Option(
         "--engine",
         metavar="NAME",
-        help="auto takes the server's own version; name it where that isn't the whole truth,"
+        help="auto takes the server's own version, and with --launch-flags, before there is a server, the newest that"
+        " is known. Name it there, as in vllm@0.28.0, and where the version isn't the whole truth, as in"
         " sglang@0.5.12:embedding-capture=patched.",
         rich_help_panel=SERVER_PANEL,
     ),
@@ -113,7 +118,9 @@ SpoolOption: TypeAlias = Annotated[
     typer.Option(
         "--spool",
         metavar="DIR",
-        help="The folder that the hook writes to: where it is seen from here, or with --launch-flags from the server.",
+        help="The folder that the hook writes to: where it is seen from here, or with --launch-flags from the server."
+        f" By default {SPOOL_ENV}, else eagle-parity-UID in the folder for temporary files; SGLang's --forward-hooks"
+        " name it to the capture, vLLM and SGLang's plugin don't.",
         rich_help_panel=SERVER_PANEL,
     ),
 ]
@@ -163,7 +170,8 @@ LaunchFlagsOption: TypeAlias = Annotated[
     bool,
     typer.Option(
         "--launch-flags",
-        help="Print what to start the server with, for the release that --engine names, and do nothing else.",
+        help="Print what to start the server with, for the release that --engine names, and do nothing else: SGLang's"
+        " flags, vLLM's environment, for --boundaries the environment first and the flags on a line of their own.",
         rich_help_panel=LAUNCH_PANEL,
     ),
 ]

@@ -255,6 +255,19 @@ def test_parts_out_of_reach_are_finished_later(tool: Tool, connected: Connected,
     assert (status, REQUESTS_NAME in err) == (2, True)
 
 
+@BOTH
+def test_what_needs_no_server_is_said_without_one(tool: Tool, engine: str, prompts: str, tmp_path: Path) -> None:
+    nowhere = [engine, "--server", "http://127.0.0.1:1", "--output", str(tmp_path / "live")]
+    for words, told in (
+        (["--prompts", prompts, "--conditions", "chunks"], "no condition 'chunks'"),
+        (["--replay", str(tmp_path / "missing")], "no such file or folder"),
+        ([], "one of --replay SHARDS and --prompts FILE"),
+        (["--prompts", prompts], "no answer"),
+    ):
+        status, _, err = tool(*nowhere, *words)
+        assert (status, told in err) == (2, True)
+
+
 def test_sglangs_launch_flags(tool: Tool) -> None:
     status, out, _ = tool("sglang", "--launch-flags", "--engine", "sglang@0.5.12", "--spool", "/a spool")
     words = shlex.split(out)
@@ -267,8 +280,9 @@ def test_sglangs_launch_flags(tool: Tool) -> None:
 
 
 def test_vllms_launch_flags(tool: Tool, tmp_path: Path) -> None:
-    status, out, _ = tool("vllm", "--launch-flags")
+    status, out, err = tool("vllm", "--launch-flags")
     assert status == 0
+    assert "--engine vllm@VERSION" in err
     assert shlex.split(out) == ["VLLM_PLUGINS=eagle_parity", f"{SPOOL_ENV}={tmp_path / 'spool'}"]
     _, out, _ = tool("vllm", "--launch-flags", "--engine", "vllm@0.25.0", "--spool", "/s")
     assert shlex.split(out) == ["VLLM_SERVER_DEV_MODE=1", f"{SPOOL_ENV}=/s"]
@@ -276,11 +290,11 @@ def test_vllms_launch_flags(tool: Tool, tmp_path: Path) -> None:
 
 def test_the_hook_as_one_file(tool: Tool, tmp_path: Path) -> None:
     path = tmp_path / EXPORTED_NAME
-    status, out, _ = tool("sglang", "--export-hook", str(path))
+    status, out, err = tool("sglang", "--export-hook", str(path))
     assert status == 0
     compile(path.read_text(), str(path), "exec")
-    first, flags = out.splitlines()
-    assert first.startswith("# ")
-    assert "eagle_parity_sglang:factory" in flags
+    assert "eagle_parity_sglang:factory" in shlex.split(out)[1]  # flags alone, so that a shell can append them
+    assert EXPORTED_NAME in err
+    assert all(line.startswith("# ") for line in err.splitlines())
     status, _, err = tool("sglang", "--export-hook", str(tmp_path / "no" / "such" / "folder.py"))
     assert (status, len(err.strip().splitlines())) == (2, 1)
