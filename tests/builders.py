@@ -17,7 +17,8 @@ import pyarrow.ipc
 import torch
 from safetensors.torch import save_file
 
-from eagle_parity.capture.format import CapturedTarget, CaptureWriter, Producer
+from eagle_parity.capture.manifest import CapturedTarget, Producer
+from eagle_parity.capture.writer import CaptureWriter
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -7,18 +7,11 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
 
-from eagle_parity.capture.format import (
-    CONDITIONS_FOLDER,
-    CapturedTarget,
-    CaptureWriter,
-    IncompleteSequence,
-    LiveRank,
-    LiveRecording,
-    Producer,
-    RankIds,
-    read_manifest,
-    write_manifest,
-)
+from eagle_parity.capture.format import CONDITIONS_FOLDER
+from eagle_parity.capture.live_recording import IncompleteSequence, LiveRank, LiveRecording
+from eagle_parity.capture.manifest import CapturedTarget, Producer
+from eagle_parity.capture.manifest_file import read_manifest, write_manifest
+from eagle_parity.capture.writer import CaptureWriter, RankIds
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

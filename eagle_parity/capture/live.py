@@ -14,16 +14,18 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from eagle_parity.capture.assembly import SessionParts
-from eagle_parity.capture.format import GENERATE, Manifest, check_output
+from eagle_parity.capture.format import GENERATE
 from eagle_parity.capture.recorded import write_recording
 from eagle_parity.capture.sending import REQUESTS_NAME, Sent, read_sent, send_sequences
 from eagle_parity.capture.servers.abandoned import remove_abandoned
 from eagle_parity.capture.spool.limits import DISK_FULL, lacks_room
+from eagle_parity.capture.writer import check_output
 from eagle_parity.errors import InputError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from eagle_parity.capture.manifest import Manifest
     from eagle_parity.capture.prompts import TokenSource
     from eagle_parity.capture.sending import Condition, SentRequest
     from eagle_parity.capture.servers.server import Server

@@ -9,23 +9,15 @@ from typing import TYPE_CHECKING, Any, Literal
 import msgspec
 
 from eagle_parity.capture.assembly import Incomplete, LocatedRank, SessionParts
-from eagle_parity.capture.format import (
-    CONDITIONS_FOLDER,
-    GENERATE,
-    CapturedTarget,
-    CaptureWriter,
-    IncompleteSequence,
-    LiveRank,
-    LiveRecording,
-    Manifest,
-    Producer,
-    RankIds,
-    write_manifest,
-)
+from eagle_parity.capture.format import CONDITIONS_FOLDER, GENERATE
 from eagle_parity.capture.launching import flags_against
+from eagle_parity.capture.live_recording import IncompleteSequence, LiveRank, LiveRecording
+from eagle_parity.capture.manifest import CapturedTarget, Manifest, Producer
+from eagle_parity.capture.manifest_file import write_manifest
 from eagle_parity.capture.sending import THE_REST
 from eagle_parity.capture.spool.limits import DISK_FULL, lacks_room
 from eagle_parity.capture.vllm.live_objects import EXTRACT
+from eagle_parity.capture.writer import CaptureWriter, RankIds
 from eagle_parity.engines import parse_engine
 from eagle_parity.engines.engine import EngineName
 from eagle_parity.engines.live_layers import live_boundaries, options_of

@@ -26,7 +26,7 @@ from eagle_parity.wiring import EMBEDDING, POST_NORM, format_boundaries
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from eagle_parity.capture.format import Manifest
+    from eagle_parity.capture.manifest import Manifest
     from eagle_parity.engines.engine import EngineName
     from eagle_parity.engines.rules import Engine
     from eagle_parity.targets import Target

@@ -10,7 +10,9 @@ from typing import TYPE_CHECKING, Annotated, Literal, TypeAlias
 
 import msgspec
 
-from eagle_parity.capture.format import GENERATE, MAX_MANIFEST_BYTES, Acceptance
+from eagle_parity.capture.format import GENERATE
+from eagle_parity.capture.live_recording import Acceptance
+from eagle_parity.capture.manifest_file import MAX_MANIFEST_BYTES
 from eagle_parity.capture.prompts import SkippedSequence, TokenSequence
 from eagle_parity.capture.servers.server import NoAnswerError
 from eagle_parity.capture.spool.request_ids import is_session, new_session, request_id

@@ -16,8 +16,9 @@ from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
-from eagle_parity.capture.format import CapturedTarget, CaptureWriter, Manifest, Producer, check_output
+from eagle_parity.capture.manifest import CapturedTarget, Manifest, Producer
 from eagle_parity.capture.prompts import SkippedSequence, TokenSequence
+from eagle_parity.capture.writer import CaptureWriter, check_output
 from eagle_parity.errors import InputError, MissingExtraError, UsageError
 from eagle_parity.quoting import one_line
 from eagle_parity.targets import Target, read_target

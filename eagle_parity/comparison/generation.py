@@ -19,7 +19,7 @@ from eagle_parity.hidden_states import StateSequence, Unreadable
 from eagle_parity.readers.live_capture import open_live
 
 if TYPE_CHECKING:
-    from eagle_parity.capture.format import CapturedSequence
+    from eagle_parity.capture.manifest import CapturedSequence
     from eagle_parity.readers.live_capture import LiveCapture
 
 

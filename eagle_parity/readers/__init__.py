@@ -11,7 +11,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from eagle_parity.capture.format import MANIFEST_NAME, is_capture, read_manifest
+from eagle_parity.capture.format import MANIFEST_NAME
+from eagle_parity.capture.manifest_file import is_capture, read_manifest
 from eagle_parity.errors import InputError
 from eagle_parity.hidden_states import HiddenStates, Layout, StateSequence, Unreadable
 from eagle_parity.readers.angelslim import ANGELSLIM

@@ -7,7 +7,7 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from eagle_parity.capture.format import LAST_STATE, LOSS_MASK, MANIFEST_NAME, TOKEN_IDS, Manifest, slot_key
+from eagle_parity.capture.format import LAST_STATE, LOSS_MASK, MANIFEST_NAME, TOKEN_IDS, slot_key
 from eagle_parity.hidden_states import LastStateRule, Layout, Unreadable
 from eagle_parity.quoting import plain
 from eagle_parity.readers.containers.stored_tensor import StoredTensor, UnreadableFileError
@@ -27,7 +27,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from pathlib import Path
 
-    from eagle_parity.capture.format import CapturedSequence, LiveRecording
+    from eagle_parity.capture.live_recording import LiveRecording
+    from eagle_parity.capture.manifest import CapturedSequence, Manifest
     from eagle_parity.readers.companions import Companions
     from eagle_parity.readers.containers.tensor_table import TensorTable
 

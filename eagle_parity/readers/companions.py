@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from eagle_parity.capture.format import Manifest, is_capture, read_manifest
+from eagle_parity.capture.manifest_file import is_capture, read_manifest
 from eagle_parity.config_files import read_json_object
 from eagle_parity.errors import InputError
 from eagle_parity.readers.prepared_dataset import PreparedDataset, find_prepared_dataset
@@ -13,6 +13,8 @@ from eagle_parity.readers.prepared_dataset import PreparedDataset, find_prepared
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
+
+    from eagle_parity.capture.manifest import Manifest
 
 DATA_CONFIG = "data_config.json"
 NEMO_MANIFEST = "manifest.json"

@@ -6,17 +6,8 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from eagle_parity.capture.format import (
-    CONDITIONS_FOLDER,
-    DRAFT_INPUT,
-    RANKS_FOLDER,
-    SAMPLED_IDS,
-    CapturedSequence,
-    LiveRecording,
-    Manifest,
-    is_capture,
-    read_manifest,
-)
+from eagle_parity.capture.format import CONDITIONS_FOLDER, DRAFT_INPUT, RANKS_FOLDER, SAMPLED_IDS
+from eagle_parity.capture.manifest_file import is_capture, read_manifest
 from eagle_parity.errors import InputError
 from eagle_parity.hidden_states import StateSequence, Unreadable
 from eagle_parity.quoting import quoted
@@ -33,6 +24,8 @@ if TYPE_CHECKING:
 
     import torch
 
+    from eagle_parity.capture.live_recording import LiveRecording
+    from eagle_parity.capture.manifest import CapturedSequence, Manifest
     from eagle_parity.hidden_states import HiddenStates, Rows
 
 _MATRIX = 2

@@ -8,14 +8,9 @@ from typing import Any
 
 import pytest
 
-from eagle_parity.capture.format import (
-    MAX_MANIFEST_BYTES,
-    CapturedTarget,
-    CaptureWriter,
-    Producer,
-    is_capture,
-    read_manifest,
-)
+from eagle_parity.capture.manifest import CapturedTarget, Producer
+from eagle_parity.capture.manifest_file import MAX_MANIFEST_BYTES, is_capture, read_manifest
+from eagle_parity.capture.writer import CaptureWriter
 from eagle_parity.errors import InputError
 from eagle_parity.wiring import Wiring
 
@@ -207,5 +202,5 @@ def test_damaged_manifests_are_input_errors(tmp_path: Path) -> None:
 
 
 def test_the_format_is_known_without_torch() -> None:
-    code = "import sys, eagle_parity.capture.format; sys.exit('torch' in sys.modules or 'numpy' in sys.modules)"
+    code = "import sys, eagle_parity.capture.writer; sys.exit('torch' in sys.modules or 'numpy' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from eagle_parity.capture.format import read_manifest
+from eagle_parity.capture.manifest_file import read_manifest
 from eagle_parity.capture.prompts import SkippedSequence, TokenSequence
 from eagle_parity.capture.transformers import ReferenceForward, capture_transformers
 from eagle_parity.cli.app import run

@@ -13,8 +13,8 @@ from recording_server import HIDDEN, SLOTS, RecordingServer, gone, states_of
 from safetensors.torch import load_file
 
 from eagle_parity.capture import live as live_module
-from eagle_parity.capture.format import read_manifest
 from eagle_parity.capture.live import capture_from_parts, capture_live
+from eagle_parity.capture.manifest_file import read_manifest
 from eagle_parity.capture.prompts import SkippedSequence, TokenSequence
 from eagle_parity.capture.sending import REQUESTS_NAME, THE_REST, read_sent
 from eagle_parity.capture.servers.server import Counters

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from config_cases import target_of
 
-from eagle_parity.capture.format import CapturedTarget, Manifest, Producer
+from eagle_parity.capture.manifest import CapturedTarget, Manifest, Producer
 from eagle_parity.capture.reference_launch import ReferenceLaunch, missing_boundaries, reference_launch
 from eagle_parity.engines import parse_engine
 from eagle_parity.errors import UsageError

@@ -11,7 +11,8 @@ import torch
 from live_captures import RankedSequence, Server, rank, write_condition, write_live
 from states_in_memory import TensorRows
 
-from eagle_parity.capture.format import IncompleteSequence, read_manifest, write_manifest
+from eagle_parity.capture.live_recording import IncompleteSequence
+from eagle_parity.capture.manifest_file import read_manifest, write_manifest
 from eagle_parity.checks import capture_complete
 from eagle_parity.checks.recording_subject import RecordingSubject
 from eagle_parity.comparison.conditions import ConditionPair, runs_of

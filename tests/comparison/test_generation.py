@@ -11,7 +11,8 @@ import torch
 from live_captures import RankedSequence, Server, rank, write_condition, write_live
 from safetensors.torch import load_file, save_file
 
-from eagle_parity.capture.format import RankIds, read_manifest
+from eagle_parity.capture.manifest_file import read_manifest
+from eagle_parity.capture.writer import RankIds
 from eagle_parity.comparison.diff import DiffInputs, diff_captures
 from eagle_parity.comparison.judge import rejudge
 from eagle_parity.comparison.record import judge_recording

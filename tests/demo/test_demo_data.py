@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 import eagle_parity
-from eagle_parity.capture.format import read_manifest
+from eagle_parity.capture.manifest_file import read_manifest
 
 torch = pytest.importorskip("torch")
 

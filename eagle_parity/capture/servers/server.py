@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
     from pathlib import Path
 
-    from eagle_parity.capture.format import Acceptance
+    from eagle_parity.capture.live_recording import Acceptance
 
 
 class NoAnswerError(InputError):
@@ -139,7 +139,7 @@ class Counters:
 
     def until(self, later: Counters, *, output_tokens: int) -> Acceptance | None:
         """What was counted between the two readings; None where the server was started anew between them."""
-        from eagle_parity.capture.format import Acceptance
+        from eagle_parity.capture.live_recording import Acceptance
 
         if later.drafts < self.drafts or later.accepted_tokens < self.accepted_tokens:
             return None
