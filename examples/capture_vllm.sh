@@ -18,8 +18,13 @@ eval "exec env $environment setsid $PYTHON -m vllm.entrypoints.openai.api_server
   --speculative-config '{\"method\": \"eagle3\", \"model\": \"$DRAFT\", \"num_speculative_tokens\": 3}' \
   ${SERVER_FLAGS:-}" > "$work/server.log" 2>&1 &
 server=$!
-# exec and setsid make this process the leader of a group of its own, which ends with all of the server's processes.
-trap 'kill -- -$server 2>/dev/null || true; wait $server 2>/dev/null || true; rm -rf "$work/spool"' EXIT
+# exec and setsid make this process the leader of a group of its own; the example ends when all of the group have.
+stop() {
+  kill -- -$server 2>/dev/null || true
+  for _ in {1..40}; do kill -0 -- -$server 2>/dev/null || break; sleep 0.5; done
+  rm -rf "$work/spool"
+}
+trap stop EXIT
 echo "waiting for the server, log in $work/server.log" >&2
 until curl --silent --fail --max-time 5 --output "$work/health" "http://127.0.0.1:$PORT/health"; do
   kill -0 $server || { tail -n 20 "$work/server.log" >&2; exit 2; }
