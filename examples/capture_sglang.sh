@@ -4,6 +4,7 @@
 #
 #   TARGET=./target DRAFT=./draft SHARDS=./shards examples/capture_sglang.sh
 #
+# ENGINE=sglang@0.5.12 names the release where it isn't the newest: launch flags differ.
 # Exit status: that of diff-captures. With REFERENCE=DIR (eagle-parity capture transformers --target $TARGET --replay
 # $SHARDS --output DIR) every slot is named; without one it is compared with the trained slots alone.
 set -euo pipefail
@@ -12,7 +13,7 @@ PYTHON=${PYTHON:-python} TP=${TP:-2} PORT=${PORT:-30000} OUTPUT=${OUTPUT:-live}
 work=$(mktemp -d)
 
 # 1. The server, with the hook. The launch flags are one line for a shell.
-flags=$(eagle-parity capture sglang --launch-flags --spool "$work/spool")
+flags=$(eagle-parity capture sglang --launch-flags ${ENGINE:+--engine "$ENGINE"} --spool "$work/spool")
 eval "exec setsid $PYTHON -m sglang.launch_server --model-path '$TARGET' --tp $TP --host 127.0.0.1 --port $PORT \
   --speculative-algorithm EAGLE3 --speculative-draft-model-path '$DRAFT' \
   --speculative-num-steps 3 --speculative-eagle-topk 1 --speculative-num-draft-tokens 4 \

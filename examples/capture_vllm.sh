@@ -4,6 +4,7 @@
 #
 #   TARGET=./target DRAFT=./draft SHARDS=./shards examples/capture_vllm.sh
 #
+# ENGINE=vllm@0.25.0 names the release where it isn't the newest: launch flags differ.
 # Exit status: that of diff-captures. With REFERENCE=DIR (eagle-parity capture transformers --target $TARGET --replay
 # $SHARDS --output DIR) every slot is named; without one it is compared with the trained slots alone.
 set -euo pipefail
@@ -12,7 +13,7 @@ PYTHON=${PYTHON:-python} TP=${TP:-2} PORT=${PORT:-8000} OUTPUT=${OUTPUT:-live}
 work=$(mktemp -d)
 
 # 1. The server, with the plugin switched on by its environment.
-environment=$(eagle-parity capture vllm --launch-flags --spool "$work/spool")
+environment=$(eagle-parity capture vllm --launch-flags ${ENGINE:+--engine "$ENGINE"} --spool "$work/spool")
 eval "exec env $environment setsid $PYTHON -m vllm.entrypoints.openai.api_server --model '$TARGET' --tensor-parallel-size $TP \
   --host 127.0.0.1 --port $PORT \
   --speculative-config '{\"method\": \"eagle3\", \"model\": \"$DRAFT\", \"num_speculative_tokens\": 3}' \
