@@ -130,6 +130,17 @@ def test_the_first_request_and_position_are_named(tmp_path: Path) -> None:
     assert line(folder) == f"ranks chose other tokens in 2 of 3 sequences, 3 of {3 * GENERATED} tokens"
 
 
+def test_files_that_can_t_be_read_are_counted_however_many_are_named(tmp_path: Path) -> None:
+    folder = capture(tmp_path / "c", [same(name) for name in "abcdefgh"])
+    for index in range(1, 8):
+        (folder / f"conditions/generate/ranks/tp1/sequence_{index:06d}.safetensors").write_bytes(b"no states")
+    findings, skipped = judge(folder)
+    assert findings == []
+    (skip,) = [one for one in skipped if one.check == "rank-states"]
+    assert skip.blocks_verdict
+    assert skip.reason.startswith("generate: 7 file(s) of ranks can't be read")
+
+
 @pytest.mark.parametrize("at", [1, GENERATED - 1])
 def test_the_ends(tmp_path: Path, at: int) -> None:
     finding = only(capture(tmp_path / "c", [other("a", {at: 77}, at + 1)]))
