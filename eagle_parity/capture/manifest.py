@@ -63,6 +63,8 @@ class CapturedSequence(msgspec.Struct, frozen=True, kw_only=True):
             ``normed`` where the head normalises first and what it got can't be held against the slots.
         modes: of a live capture: the engine's words for the forwards that the main file's rows come from, in their
             order: ``EXTEND`` or ``MIXED`` (SGLang), ``runner v1`` (vLLM, whose forwards have no kinds).
+        forwards: of a live capture: how many there were. More than one of a prompt means that the scheduler split it,
+            or computed it again after it had preempted the request.
     """
 
     name: Name
@@ -72,6 +74,7 @@ class CapturedSequence(msgspec.Struct, frozen=True, kw_only=True):
     ranks: list[Name] = []
     draft_input: Literal["equal", "differs", "normed", "absent"] | None = None
     modes: Annotated[list[Name], msgspec.Meta(max_length=MAX_MODES)] = []
+    forwards: Annotated[int, msgspec.Meta(ge=1, le=MAX_SEQUENCE_TOKENS)] | None = None
 
 
 class Manifest(msgspec.Struct, frozen=True, kw_only=True):

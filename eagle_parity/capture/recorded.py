@@ -291,6 +291,7 @@ class _Recording:
             sampled_ids=own.sampled_ids,
             first_position=first_position,
             modes=own.modes,
+            forwards=own.forwards,
         )
 
     @property

@@ -139,6 +139,7 @@ class CaptureWriter:
         sampled_ids: torch.Tensor | None = None,
         first_position: int = 0,
         modes: Sequence[str] = (),
+        forwards: int | None = None,
     ) -> None:
         """Writes one sequence; its files are whole when this returns.
 
@@ -156,6 +157,7 @@ class CaptureWriter:
             sampled_ids: integers ``[T]``, of generated rows the token that this rank chose behind each.
             first_position: see ``CapturedSequence``.
             modes: see there; texts of a spool, cut to what a manifest may hold.
+            forwards: see there.
 
         Raises:
             ValueError: the tensors aren't what the manifest says.
@@ -192,6 +194,7 @@ class CaptureWriter:
             ranks=[] if rank is None else [rank, *self._other_ranks],
             draft_input=draft_input_is,
             modes=[plain(mode) for mode in modes[:MAX_MODES] if mode],
+            forwards=forwards,
         )
         self._sequences.append(entry)
         self._other_ranks = []

@@ -175,6 +175,7 @@ def _facts(manifest: Manifest) -> dict[str, Any]:
         "num_layers": manifest.target.num_layers,
         **({} if manifest.live is None else _live_facts(manifest.live)),
         **({"forward_modes": modes} if (modes := _forward_modes(manifest)) else {}),
+        **({"forwards_per_sequence": told} if (told := _forwards(manifest)) else {}),
     }
 
 
@@ -182,6 +183,15 @@ def _forward_modes(manifest: Manifest) -> dict[str, str]:
     """The kinds of forwards that a running server's rows come from, the most frequent ones first."""
     counts = Counter(plain(mode) for sequence in manifest.sequences for mode in dict.fromkeys(sequence.modes))
     return {mode: f"{count} sequence(s)" for mode, count in counts.most_common(MAX_FACTS)}
+
+
+def _forwards(manifest: Manifest) -> str:
+    """In how many forwards a running server computed each sequence; empty where that isn't known."""
+    counts = [sequence.forwards for sequence in manifest.sequences if sequence.forwards is not None]
+    if not counts:
+        return ""
+    fewest, most = min(counts), max(counts)
+    return str(most) if fewest == most else f"{fewest} to {most}"
 
 
 def _live_facts(live: LiveRecording) -> dict[str, Any]:

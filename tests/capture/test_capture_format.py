@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from eagle_parity.capture.manifest import CapturedTarget, Producer
+from eagle_parity.capture.manifest import MAX_MODES, CapturedTarget, Producer
 from eagle_parity.capture.manifest_file import MAX_MANIFEST_BYTES, is_capture, read_manifest
 from eagle_parity.capture.writer import CaptureWriter
 from eagle_parity.errors import InputError
@@ -61,6 +61,17 @@ def test_one_tensor_may_be_two_slots(tmp_path: Path) -> None:
     with writer(tmp_path, slots=[2, 2], last_state=None) as open_writer:
         open_writer.write("a", torch.arange(3), [state, state])
     assert read_manifest(tmp_path).tokens == 3
+
+
+def test_what_a_spool_calls_its_forwards_makes_no_manifest_unreadable(tmp_path: Path) -> None:
+    state = torch.ones(3, HIDDEN)
+    modes = ["\x1b[2J" * 1000, "", *(f"KIND {i}" for i in range(MAX_MODES))]
+    with writer(tmp_path, slots=[2], last_state=None) as open_writer:
+        open_writer.write("a", torch.arange(3), [state], modes=modes)
+    (sequence,) = read_manifest(tmp_path).sequences
+    assert len(sequence.modes) < MAX_MODES
+    assert sequence.modes[1:3] == ["KIND 0", "KIND 1"]
+    assert all(mode.isprintable() for mode in sequence.modes)
 
 
 @pytest.mark.parametrize("error", [KeyboardInterrupt, RuntimeError])

@@ -538,6 +538,16 @@ def test_the_kinds_of_forwards_are_told(server: RecordingServer, tmp_path: Path)
     assert generated["forward_modes"] == {"DECODE": "3 sequence(s)"}
 
 
+def test_that_prompts_were_computed_in_chunks_is_told(server: RecordingServer, tmp_path: Path) -> None:
+    server.chunk = 4
+    record(server, tmp_path / "live")
+    expected = [-(-len(sequence.token_ids) // 4) for sequence in SEQUENCES]
+    assert len(set(expected)) > 1
+    assert [entry.forwards for entry in read_manifest(tmp_path / "live").sequences] == expected
+    facts = inspect_path(str(tmp_path / "live")).description["facts"]
+    assert facts["forwards_per_sequence"] == f"{min(expected)} to {max(expected)}"
+
+
 def test_a_loss_mask_comes_with_its_rows(server: RecordingServer, tmp_path: Path) -> None:
     server.cache = True
     sequence = TokenSequence("a", (5, 6, 7, 8), (0, 0, 1, 1))

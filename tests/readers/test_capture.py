@@ -120,9 +120,17 @@ def test_the_kinds_of_forwards_are_counted_by_sequence(capture: Path) -> None:
     assert all(len(mode) < 100 and mode.isprintable() for mode in told)
 
 
+def test_how_many_forwards_there_were_is_told_where_it_is_known(capture: Path) -> None:
+    assert "forwards_per_sequence" not in facts_of(capture)
+    sequences = change_manifest(capture)["sequences"]
+    sequences[0]["forwards"] = sequences[1]["forwards"] = 2
+    change_manifest(capture, sequences=sequences)
+    assert facts_of(capture)["forwards_per_sequence"] == "2"
+
+
 def test_a_manifest_without_the_kinds_of_forwards_is_read(capture: Path) -> None:
     sequences = change_manifest(capture)["sequences"]
     for sequence in sequences:
-        del sequence["modes"]
+        del sequence["modes"], sequence["forwards"]
     change_manifest(capture, sequences=sequences)
     assert len(open_hidden_states(capture, role="live").names) == len(LENGTHS)
