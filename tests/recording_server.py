@@ -216,7 +216,7 @@ class RecordingServer:
 
     def limit(self, session: str) -> str | None:
         """As ``Server`` has it."""
-        return spooled_limit(self.spool, session)
+        return spooled_limit(self.spool, session, self.token)
 
     def fetch(self, session: str, into: Path) -> Path:
         """As ``Server`` has it."""

@@ -268,6 +268,8 @@ def test_a_limit_is_seen_in_a_spool_on_this_host(
     assert [server.limit(SESSION) for server in servers] == [None, None]
     monkeypatch.setattr("eagle_parity.capture.spool.limits.MIN_FREE_BYTES", 2**62)
     assert "free where the spool lies" in str(servers[0].limit(SESSION))
+    # A folder of that name, and of another spool: this host's disk says nothing of the server's.
+    assert SglangServer(answers.url, token="a token").limit(SESSION) is None  # noqa: S106  any
 
 
 def test_a_limit_is_seen_through_vllms_route(
@@ -521,6 +523,16 @@ def test_parts_out_of_reach_are_told_with_the_way_to_them(answers: Answers) -> N
     with pytest.raises(InputError, match=f"--from-parts {SESSION}"):
         server.fetch(SESSION, None)  # type: ignore[arg-type]  # it has no use for one
     server.discard(SESSION)
+
+
+@pytest.mark.parametrize("spool", ["/a folder of another host", None])
+def test_a_token_of_the_environment_brings_no_folder_within_reach(
+    answers: Answers, monkeypatch: pytest.MonkeyPatch, spool: str | None
+) -> None:
+    answers["/server_info"] = sglang_info(spool) if spool else {"tp_size": 2}
+    monkeypatch.setenv(TOKEN_ENV, "ab" * 32)
+    with pytest.raises(InputError, match=f"--from-parts {SESSION}"):
+        SglangServer(answers.url).fetch(SESSION, None)  # type: ignore[arg-type]  # it has no use for one
 
 
 def test_parts_that_aren_t_there_though_the_folder_is(answers: Answers, tmp_path: Path, token: str) -> None:

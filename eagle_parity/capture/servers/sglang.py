@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from eagle_parity.capture.servers.answers import count_of, ids_of
 from eagle_parity.capture.servers.connection import Connection
 from eagle_parity.capture.servers.server import Generation
-from eagle_parity.capture.servers.spool_token import no_token, token_of
+from eagle_parity.capture.servers.spool_token import is_spool_here, no_token, token_of
 from eagle_parity.capture.servers.spooled_limit import spooled_limit
 from eagle_parity.errors import InputError
 
@@ -149,13 +149,13 @@ class SglangServer:
 
     def limit(self, session: str) -> str | None:
         """As ``Server`` has it; of a spool on another host nothing is known."""
-        return None if self.spool is None else spooled_limit(self.spool, session)
+        return None if self.spool is None else spooled_limit(self.spool, session, self.token)
 
     def fetch(self, session: str, into: Path) -> Path:  # noqa: ARG002  SGLang has no way to send files
         """As ``Server`` has it."""
         if self.spool is not None and (self.spool / session).is_dir():
             return self.spool / session
-        if token_of(self.spool, None) == self.token:
+        if is_spool_here(self.spool, self.token):
             raise InputError(
                 self.url,
                 f"its workers recorded nothing: {self.spool} has no folder of this session",

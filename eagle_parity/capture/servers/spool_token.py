@@ -25,6 +25,17 @@ def token_of(spool: Path | None, token: str | None) -> str | None:
         return None
 
 
+def is_spool_here(spool: Path | None, token: str) -> bool:
+    """Whether a folder of this host is the server's spool, wherever its token came from.
+
+    A server of another host names a folder of its own, and this host may have another spool in that place.
+    """
+    try:
+        return spool is not None and read_token(spool) == token
+    except (OSError, ValueError):
+        return False
+
+
 def no_token(url: str, spool: Path | None, *, another: bool = False) -> InputError:
     """What to say where there is no token, or ``another`` than the server's."""
     where = f"{spool}/token" if spool else f"the spool's folder, in the file token ({SPOOL_ENV})"

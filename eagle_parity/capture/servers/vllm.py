@@ -205,7 +205,7 @@ class VllmServer:
     def limit(self, session: str) -> str | None:
         """As ``Server`` has it; through the route, no more often than every ``LIMIT_SECONDS``."""
         if (self.spool / session).is_dir():
-            return spooled_limit(self.spool, session)
+            return spooled_limit(self.spool, session, self.token)
         if time.monotonic() < self._asks_again_at:
             return None
         self._asks_again_at = time.monotonic() + LIMIT_SECONDS
