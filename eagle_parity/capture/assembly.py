@@ -13,7 +13,7 @@ from collections import defaultdict
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
 
-from eagle_parity.capture.part_files import PartFile, RequestRows, open_part
+from eagle_parity.capture.part_files import MAX_STATES, PartFile, RequestRows, open_part
 from eagle_parity.capture.rank_record import RankRecord, read_record
 from eagle_parity.capture.spool.files import BOUNDARY_KEY, PART_NAME, RECORD_NAME
 from eagle_parity.errors import InputError
@@ -112,9 +112,12 @@ class LocatedRank:
 
     @property
     def has_last_state(self) -> bool:
-        """False as well where the slots are shares of the hidden dimension, beside which it has no place."""
+        """False as well where it is of another width or dtype than the slots, beside which it has no place.
+
+        So it is where they are shares of the hidden dimension.
+        """
         stored = self._rows.states.get(_LAST_STATE)
-        return stored is not None and stored.width == self.hidden_size
+        return stored is not None and stored == self._rows.states[self._slots[0].name]._replace(width=self.hidden_size)
 
     def read(self) -> AssembledRank:
         """The states. Where they are a share of the rows, they are given as they are.
@@ -312,7 +315,7 @@ class SessionParts:
 
         try:
             part = open_part(path, kind)
-        except (SafetensorError, OSError, ValueError, TypeError, KeyError, RecursionError) as error:
+        except (SafetensorError, OSError, ValueError, TypeError, KeyError, RuntimeError) as error:
             self.ranks[rank].unreadable.append(f"{path.name} can't be read ({one_line(error)})")
             return
         for number in part.rows:
@@ -358,10 +361,12 @@ def _slot_places(rows: RequestRows, hidden_size: int | None) -> tuple[_SlotPlace
         width = rows.states["packed"].width
         if hidden_size is None or width % hidden_size:
             return f"its states are one tensor of {width} values a row, no multiple of {hidden_size or 'H'}"
+        if width > MAX_STATES * hidden_size:
+            return f"its states are one tensor of {width // hidden_size} states; expected {MAX_STATES} at most"
         return tuple(_SlotPlace("packed", slice(at, at + hidden_size)) for at in range(0, width, hidden_size))
     slots = sorted((name for name in rows.states if name.startswith("slot.")), key=_natural)
     if slots != [f"slot.{index}" for index in range(len(slots))]:
-        return f"its slots are {', '.join(slots)}"
+        return f"its slots are {', '.join(slots[:MAX_RUNS_NAMED])}" + (", ..." if len(slots) > MAX_RUNS_NAMED else "")
     return tuple(_SlotPlace(name) for name in slots)
 
 

@@ -6,12 +6,15 @@ Shape letters: n rows of a file, T tokens of a sequence, W values a row.
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
-from eagle_parity.capture.spool.files import PER_TOKEN
+from eagle_parity.capture.format import MAX_HIDDEN_SIZE, MAX_SEQUENCE_TOKENS
+from eagle_parity.capture.spool.files import BOUNDARY_KEY, PER_TOKEN
+from eagle_parity.capture.spool.request_ids import MAX_NUMBER
 from eagle_parity.errors import InputError
-from eagle_parity.quoting import one_line
+from eagle_parity.quoting import one_line, plain, quoted
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -20,6 +23,15 @@ if TYPE_CHECKING:
     import torch
 
 _INTEGERS = {"I64", "I32"}
+_FLOATS = {"BF16", "F16", "F32", "F64", "F8_E4M3", "F8_E5M2"}
+_STATE = re.compile(rf"(?P<alike>slot\.|{re.escape(BOUNDARY_KEY)})(0|[1-9][0-9]{{0,3}})|packed|last_state|draft_input")
+"""The names that the spool's own files have; those of the first kind are states of one model, all of one shape."""
+
+MAX_STATES = 512
+"""Of one file: every boundary of a model four times as deep as any. Each is read by itself, and each reading parses
+the file's header."""
+MAX_WIDTH = MAX_HIDDEN_SIZE * MAX_STATES
+"""Values a row: of all states side by side."""
 
 
 class StateShape(NamedTuple):
@@ -59,7 +71,7 @@ class PartFile:
             with safe_open(self.path, framework="pt") as file:
                 read: torch.Tensor = file.get_tensor(name) if columns is None else file.get_slice(name)[:, columns]
                 return read
-        except (SafetensorError, OSError) as error:
+        except (SafetensorError, OSError, RuntimeError) as error:  # the last one of what is too large to be mapped
             raise InputError(self.path, f"can't be read any more ({one_line(error)})") from error
 
 
@@ -74,56 +86,95 @@ def open_part(path: Path, kind: str) -> PartFile:
         SafetensorError: it is no safetensors file.
         OSError: it can't be read.
         ValueError: it isn't what the spool says that a part is.
-        TypeError, RecursionError: neither is its header.
+        TypeError, RuntimeError: neither is its header, or it is too large to be mapped.
         KeyError: a tensor is missing.
     """
     from safetensors import safe_open
 
     with safe_open(path, framework="pt") as file:
         header = file.metadata() or {}
-        numbers = [int(number) for number in json.loads(header.get("requests", "[]"))]
-        request = file.get_tensor("request")
+        numbers = _numbers(header.get("requests", "[]"))
         slices = {name: file.get_slice(name) for name in file.keys()}  # noqa: SIM118  safe_open is no mapping
         shapes = {name: tuple(one.get_shape()) for name, one in slices.items()}
         dtypes = {name: str(one.get_dtype()) for name, one in slices.items()}
-    states, share = _checked(kind, numbers, request, shapes, dtypes)
-    rows = {number: (request == index).nonzero().flatten() for index, number in enumerate(numbers)}
-    return PartFile(path, header.get("mode", ""), states, share, rows)
+        states, share = _checked(kind, numbers, shapes, dtypes)
+        request = file.get_tensor("request")
+    return PartFile(path, header.get("mode", ""), states, share, _rows_of(numbers, request))
+
+
+def _numbers(stated: str) -> list[int]:
+    """The requests of a header.
+
+    Raises:
+        ValueError: they are none, or one is there twice.
+    """
+    numbers = json.loads(stated)
+    if not isinstance(numbers, list) or not all(type(one) is int and 0 <= one <= MAX_NUMBER for one in numbers):
+        raise ValueError(f"its requests are {quoted(numbers)}")
+    if len(set(numbers)) < len(numbers):
+        raise ValueError("one request is there twice")
+    return numbers
+
+
+def _rows_of(numbers: Sequence[int], request: torch.Tensor) -> dict[int, torch.Tensor]:
+    """Indices of each request's rows, ascending, in one pass: a file may have as many requests as rows."""
+    import torch
+
+    named = ((request >= 0) & (request < len(numbers))).nonzero().flatten()
+    ours = request[named]
+    by_request = named[torch.argsort(ours, stable=True)]
+    counts = torch.bincount(ours, minlength=len(numbers)).tolist()
+    return dict(zip(numbers, torch.split(by_request, counts), strict=True))
 
 
 def _checked(
     kind: str,
     numbers: Sequence[int],
-    request: torch.Tensor,
     shapes: Mapping[str, tuple[int, ...]],
     dtypes: Mapping[str, str],
 ) -> tuple[dict[str, StateShape], bool]:
-    """The states of a part, and whether they are a share of its rows.
+    """The states of a part, and whether they are a share of its rows; of a header alone, nothing is read.
 
     Raises:
         ValueError: it isn't what the spool says that a part is.
         KeyError: a tensor is missing.
     """
-    import torch
-
-    if request.ndim != 1 or request.dtype != torch.int64 or not 0 < len(set(numbers)) == len(numbers) <= len(request):
-        raise ValueError(f"request is {tuple(request.shape)} {request.dtype}, of {len(numbers)} requests")
-    rows = len(request)
+    request = shapes["request"]
+    if len(request) != 1 or dtypes["request"] != "I64" or not 0 < len(numbers) <= request[0] <= MAX_SEQUENCE_TOKENS:
+        raise ValueError(f"request is {request} {dtypes['request']}, of {len(numbers)} requests")
+    rows = request[0]
     for name in ("token_ids", "positions", *(("sampled_ids",) if kind == "generated" else ())):
         if shapes[name] != (rows,) or dtypes[name] not in _INTEGERS:
             raise ValueError(f"{name} is {shapes[name]} {dtypes[name]}, not ({rows},) of integers")
     states = {name: shape for name, shape in shapes.items() if name != "request" and name not in PER_TOKEN}
     wanted = ("draft_input",) if kind == "draft" else ("slot.0", "packed")
-    if not any(name in states for name in wanted):
-        raise ValueError(f"it has no {' and no '.join(wanted)}")
-    share = False
-    for name, shape in states.items():
-        if len(shape) != 2 or not 0 < shape[0] <= rows or shape[1] < 1:  # noqa: PLR2004  rows, values
-            raise ValueError(f"{name} is {shape}, and the part has {rows} rows")
-        share |= shape[0] < rows
+    if not any(name in states for name in wanted) or len(states) > MAX_STATES:
+        raise ValueError(f"it has {len(states)} states; expected {' or '.join(wanted)}, and at most {MAX_STATES}")
+    _check_states(states, dtypes, rows)
+    share = any(shape[0] < rows for shape in states.values())
     if share and len(numbers) > 1:
         raise ValueError("a rank's share of the rows of several requests")
     return {name: StateShape(dtypes[name], shape[1]) for name, shape in states.items()}, share
+
+
+def _check_states(states: Mapping[str, tuple[int, ...]], dtypes: Mapping[str, str], rows: int) -> None:
+    """Whether they are states of one forward.
+
+    Raises:
+        ValueError: one isn't.
+    """
+    for name, shape in states.items():
+        if _STATE.fullmatch(name) is None:
+            raise ValueError(f"it has a tensor {plain(name)}, and a part has none of that name")
+        if len(shape) != 2 or not 0 < shape[0] <= rows or not 0 < shape[1] <= MAX_WIDTH:  # noqa: PLR2004  rows, values
+            raise ValueError(f"{name} is {shape}, and the part has {rows} rows")
+        if dtypes[name] not in _FLOATS:
+            raise ValueError(f"{name} is {dtypes[name]}; expected a state of floats")
+    # How many rows of them a rank has may differ.
+    alike = {(shape[1], dtypes[name]) for name, shape in states.items() if (m := _STATE.fullmatch(name)) and m["alike"]}
+    if len(alike) > 1:
+        told = " and ".join(f"{width} {dtype} a row" for width, dtype in sorted(alike)[:2])
+        raise ValueError(f"its states aren't alike: {told}")
 
 
 @dataclass(frozen=True)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import os
+import time
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -195,7 +197,8 @@ def test_forwards_of_different_kinds_are_not_put_together(recorder: Recorder) ->
     recorder.forward([(0, 2, 3)], packed=True)
     assert "states of different kinds" in str(refused(recorder))
     recorder.forward([(1, 0, 2)])
-    recorder.forward([(1, 2, 3)], other={"slot.0": torch.zeros(1, HIDDEN, dtype=torch.bfloat16)})
+    bfloat16 = torch.zeros(1, HIDDEN, dtype=torch.bfloat16)
+    recorder.forward([(1, 2, 3)], other={"slot.0": bfloat16, "slot.1": bfloat16})
     assert "states of different kinds" in str(refused(recorder, 1))
 
 
@@ -246,6 +249,23 @@ def good(count: int = 3) -> dict[str, torch.Tensor]:
         ({"slot.0": torch.zeros(3, 0)}, {"requests": "[0]"}),
         ({"slot.0": None}, {"requests": "[0]"}),
         ({"slot.0": torch.zeros(2, HIDDEN)}, {"requests": "[0, 1]"}),
+        ({}, {"requests": '["0"]'}),
+        ({}, {"requests": "[0.0]"}),
+        ({}, {"requests": "[true]"}),
+        ({}, {"requests": "[-1]"}),
+        ({}, {"requests": f"[{10**7}]"}),
+        ({}, {"requests": f"[{'9' * 5000}]"}),
+        ({"request": torch.zeros(3, dtype=torch.int32)}, {"requests": "[0]"}),
+        ({"slot.0": torch.zeros(3, HIDDEN, dtype=torch.int32)}, {"requests": "[0]"}),
+        ({"last_state": torch.zeros(3, HIDDEN) > 0}, {"requests": "[0]"}),
+        ({"slot.1": torch.zeros(3, HIDDEN, dtype=torch.bfloat16)}, {"requests": "[0]"}),
+        ({"slot.1": torch.zeros(3, HIDDEN // 2)}, {"requests": "[0]"}),
+        ({"boundary.3": torch.zeros(3, HIDDEN // 2)}, {"requests": "[0]"}),
+        ({"boundary.00": torch.zeros(3, HIDDEN)}, {"requests": "[0]"}),
+        ({"slot." + "9" * 5000: torch.zeros(3, HIDDEN)}, {"requests": "[0]"}),
+        ({"slot.\n\x1b[31m": torch.zeros(3, HIDDEN)}, {"requests": "[0]"}),
+        ({"something": torch.zeros(3, HIDDEN)}, {"requests": "[0]"}),
+        ({f"slot.{slot}": torch.zeros(3, HIDDEN) for slot in range(600)}, {"requests": "[0]"}),
     ],
 )
 def test_a_part_that_is_none_is_told_and_the_others_are_read(
@@ -258,6 +278,52 @@ def test_a_part_that_is_none_is_told_and_the_others_are_read(
     (failure,) = parts.ranks["tp0"].failures
     assert failure.startswith("tp0-000007-aux.safetensors can't be read (")
     assert isinstance(parts.locate("tp0", 0, 3), LocatedRank)
+
+
+def test_a_file_of_as_many_requests_as_rows_takes_no_time(recorder: Recorder) -> None:
+    rows = 100_000
+    zeros = torch.zeros(rows, dtype=torch.long)
+    tensors = {"token_ids": zeros, "positions": zeros.clone(), "request": torch.arange(rows).flip(0)}
+    started = time.perf_counter()
+    write_part(recorder, tensors | {"slot.0": torch.zeros(rows, 1)}, {"requests": json.dumps(list(range(rows)))})
+    parts = SessionParts(recorder.folder)
+    assert time.perf_counter() - started < 20
+    located = parts.locate("tp0", 7, 1)
+    assert isinstance(located, LocatedRank)
+    assert located.read().slots[0].shape == (1, 1)
+
+
+@pytest.mark.parametrize("rows", [2**25, 2**34, 2**44])
+def test_a_header_of_more_rows_than_any_text_has_is_not_read(recorder: Recorder, rows: int) -> None:
+    ends = {"request": 8, "token_ids": 16, "positions": 24, "slot.0": 28}
+    entries, start = {}, 0
+    for name, end in ends.items():
+        shape = [rows, 1] if name == "slot.0" else [rows]
+        dtype = "F32" if name == "slot.0" else "I64"
+        entries[name] = {"dtype": dtype, "shape": shape, "data_offsets": [start * rows, end * rows]}
+        start = end
+    header = json.dumps({"__metadata__": {"requests": "[0]"}, **entries}).encode()
+    with (recorder.folder / "tp0-000007-aux.safetensors").open("wb") as file:
+        file.write(len(header).to_bytes(8, "little") + header)
+        with suppress(OSError):  # a file system may know no file as long
+            file.truncate(8 + len(header) + start * rows)  # takes no room on the disk
+    (failure,) = SessionParts(recorder.folder).ranks["tp0"].failures
+    # Where the machine can't map it either, that is said.
+    assert f"request is ({rows},) I64" in failure or rows > 2**25
+
+
+def test_one_tensor_of_more_states_than_any_model_has_layers(recorder: Recorder) -> None:
+    tensors = good(1)
+    del tensors["slot.0"], tensors["slot.1"]
+    write_part(recorder, tensors | {"packed": torch.zeros(1, HIDDEN * 600)}, {"requests": "[0]"})
+    assert "600 states; expected 512 at most" in str(refused(recorder, tokens=1))
+
+
+def test_a_last_state_of_another_dtype_has_no_place_beside_the_slots(recorder: Recorder) -> None:
+    write_part(recorder, good() | {"last_state": torch.zeros(3, HIDDEN, dtype=torch.bfloat16)}, {"requests": "[0]"})
+    located = SessionParts(recorder.folder).locate("tp0", 0, 3)
+    assert isinstance(located, LocatedRank)
+    assert (located.has_last_state, located.read().last_state) == (False, None)
 
 
 def test_rows_of_no_request_are_left_out(recorder: Recorder) -> None:

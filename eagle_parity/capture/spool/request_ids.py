@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 REQUEST_PREFIX = "eagle-parity."
 # An engine puts its own words around it: vLLM makes cmpl-<id>-0-1a2b3c4d of it.
 _REQUEST = re.compile(r"eagle-parity\.([0-9a-f]{12})\.([0-9a-f]{24})\.([0-9]{1,7})(?![0-9a-f])")
+MAX_NUMBER = 10**7 - 1
+"""Of a request within its session: the digits that an id has room for."""
 _SESSION_NAME = re.compile(r"[0-9a-f]{12}")
 
 
