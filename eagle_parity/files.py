@@ -82,6 +82,25 @@ def replace_when_written(path: str | Path, *, private: bool = False) -> Iterator
             Path(temporary).unlink(missing_ok=True)
 
 
+def is_folder(path: str | Path) -> bool:
+    """Whether a folder is there and can be looked at; of a name that can't be one it isn't.
+
+    ``Path.is_dir`` raises for a folder without permission and for a name that is too long, before Python 3.14.
+    """
+    return os.path.isdir(path)  # noqa: PTH112  as said
+
+
+def is_same_place(one: str | Path, other: str | Path) -> bool:
+    """Whether two paths lead to one place, be it there or not.
+
+    ``Path.resolve`` raises for links in a circle, before Python 3.13.
+    """
+    try:
+        return os.path.realpath(one) == os.path.realpath(other)
+    except (OSError, ValueError):  # a NUL in it, a name that is too long: of the path that is read, its reader says it
+        return False
+
+
 def _file_to_replace(path: str | Path) -> Path | None:
     """The file behind all links, be it there or not; None where the path is something else than a file.
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
@@ -9,6 +10,7 @@ from typing import TYPE_CHECKING, TypeVar
 import msgspec
 
 from eagle_parity.errors import InputError, UsageError
+from eagle_parity.files import is_folder
 from eagle_parity.findings import UNREADABLE_SHARD, Finding
 from eagle_parity.input_files import read_bounded
 from eagle_parity.quoting import evidence_value
@@ -82,15 +84,16 @@ def read_results(sources: Sequence[str]) -> tuple[list[SavedResult], list[InputE
 
 
 def _files(sources: Sequence[str], errors: list[InputError]) -> Iterator[Path]:
-    seen: set[Path] = set()
+    seen: set[str] = set()
     for source in sources:
         path = Path(source)
-        found = sorted(path.rglob("*.json")) if path.is_dir() else [path]
+        found = sorted(path.rglob("*.json")) if is_folder(path) else [path]
         if not found:
             errors.append(InputError(source, "no *.json in this folder", expected=EXPECTED))
         for file in found:
-            if file.resolve() not in seen:
-                seen.add(file.resolve())
+            real = os.path.realpath(file)  # says nothing of links in a circle; reading the file does
+            if real not in seen:
+                seen.add(real)
                 yield file
 
 

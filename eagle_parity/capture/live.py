@@ -21,6 +21,7 @@ from eagle_parity.capture.servers.abandoned import remove_abandoned
 from eagle_parity.capture.spool.limits import DISK_FULL, lacks_room
 from eagle_parity.capture.writer import check_output
 from eagle_parity.errors import InputError
+from eagle_parity.files import is_folder
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -116,7 +117,7 @@ def capture_from_parts(parts: str | Path, output: str | Path, *, engine: str | N
     started = time.perf_counter()
     sent = read_sent(output)
     folder = Path(parts)
-    if sent.session not in folder.resolve().name and (folder / sent.session).is_dir():
+    if is_folder(folder / sent.session):
         folder /= sent.session
     found = SessionParts(folder)
     if not found.ranks or any(record.content["session"] != sent.session for record in found.ranks.values()):

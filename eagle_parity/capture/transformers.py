@@ -9,6 +9,7 @@ layers (Qwen3-VL's deepstack) included.
 
 from __future__ import annotations
 
+import os
 import time
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -20,6 +21,7 @@ from eagle_parity.capture.manifest import CapturedTarget, Manifest, Producer
 from eagle_parity.capture.prompts import SkippedSequence, TokenSequence
 from eagle_parity.capture.writer import CaptureWriter, check_output
 from eagle_parity.errors import InputError, MissingExtraError, UsageError
+from eagle_parity.files import is_folder
 from eagle_parity.quoting import one_line
 from eagle_parity.targets import Target, read_target
 from eagle_parity.wiring import POST_NORM, Boundary
@@ -244,7 +246,7 @@ def capture_transformers(
             options={"attention": attention, "device": reference.device.partition(":")[0]},
         ),
         target=CapturedTarget(
-            name=Path(target_dir).resolve().name,
+            name=Path(os.path.realpath(target_dir)).name,
             architectures=list(reference.target.architectures),
             num_layers=num_layers,
             hidden_size=reference.target.hidden_size,
@@ -361,7 +363,7 @@ def _require_transformers() -> None:
 
 
 def _read_local_target(target_dir: str | Path) -> Target:
-    if not Path(target_dir).is_dir():
+    if not is_folder(target_dir):
         raise InputError(target_dir, "no such folder", expected="a local target folder with config.json and weights")
     target = read_target(str(target_dir))
     weights = sum(path.stat().st_size for path in Path(target_dir).iterdir() if path.suffix in {".safetensors", ".bin"})

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from enum import StrEnum
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
@@ -18,6 +17,7 @@ from eagle_parity.cli.options import (
     QuietOption,
 )
 from eagle_parity.errors import UsageError
+from eagle_parity.files import is_same_place
 from eagle_parity.results import FailOn
 
 if TYPE_CHECKING:
@@ -137,7 +137,7 @@ def capture_transformers(
 
     source: TokenSource
     if replay is not None and prompts is None:
-        if Path(replay).resolve() == Path(output).resolve():
+        if is_same_place(replay, output):
             raise UsageError(
                 f"--replay and --output are both {output!r}: a capture can't be written over what it reads"
             )

@@ -25,6 +25,7 @@ from eagle_parity.cli.live_result import conclude_live
 from eagle_parity.cli.spread import spread
 from eagle_parity.cli.streams import say_on_stderr
 from eagle_parity.errors import InputError, UsageError
+from eagle_parity.files import is_same_place
 from eagle_parity.input_files import NOTHING_THERE, why_no_file
 
 if TYPE_CHECKING:
@@ -145,7 +146,7 @@ def _check_tokens(live: LiveOptions, engine: str, output: str) -> None:
     """Refuses what can be seen to be wrong without a server: nobody should start one to learn of it."""
     if (live.replay is None) == (live.prompts is None):
         raise UsageError(f"capture {engine} takes its tokens from one of --replay SHARDS and --prompts FILE")
-    if live.replay is not None and Path(live.replay).resolve() == Path(output).resolve():
+    if live.replay is not None and is_same_place(live.replay, output):
         raise UsageError(f"--replay and --output are both {output!r}: a capture can't be written over what it reads")
     source = live.replay or live.prompts or ""
     if why_no_file(Path(source).expanduser()) == NOTHING_THERE:

@@ -14,7 +14,7 @@ import torch
 
 from eagle_parity.capture.servers import connection as connection_module
 from eagle_parity.capture.servers import vllm as vllm_module
-from eagle_parity.capture.servers.answers import prometheus_counts
+from eagle_parity.capture.servers.answers import count_of, prometheus_counts
 from eagle_parity.capture.servers.connection import Connection, checked_url
 from eagle_parity.capture.servers.server import NoAnswerError
 from eagle_parity.capture.servers.sglang import HOOK_FACTORY, SglangServer, spool_of_hook
@@ -147,6 +147,10 @@ def test_nobody_answers(connect: Callable[[str], Any], answers: Answers) -> None
         ((200, {}, b'["tp_size"]'), "expected|object of JSON"),
         ((200, {}, b"7"), "expected|object of JSON"),
         ((200, {"Content-Encoding": "gzip"}, b"no gzip"), "no answer to GET"),
+        ((500, {"Content-Type": "text/plain; charset=hex"}, b"\xff no"), "answered with 500"),
+        ((500, {"Content-Type": "text/plain; charset=rot13"}, b"\xff no"), "answered with 500"),
+        ((500, {"Content-Type": "text/plain; charset=undefined"}, b"\xff no"), "answered with 500"),
+        ((500, {"Content-Type": "text/plain; charset=idna"}, b"\xff no"), "answered with 500"),
         (None, "no answer to GET"),
     ],
 )
@@ -571,6 +575,53 @@ def test_options_of_any_kind(hooks: Any) -> None:
 def test_addresses_that_are_none(url: str) -> None:
     with pytest.raises(UsageError):
         checked_url(url)
+
+
+@pytest.mark.parametrize(
+    "host",
+    ["\x01", "[v1.x]", "a" * 70_000, "\u2603.net", "\u202e", "\ud800", "xn--a", ".", "a..b", f"{'a' * 64}.invalid"],
+)
+def test_hosts_that_are_none(host: str) -> None:
+    with pytest.raises((UsageError, NoAnswerError)) as caught:
+        SglangServer(f"http://{host}:1")
+    told = str(caught.value)
+    assert "an address such as" in told or "a running server" in told
+    assert told.isprintable()
+
+
+@pytest.mark.parametrize("secret", ["\u043a\u043b\u044e\u0447", "one\ntwo", "\udcff"])
+def test_secrets_that_no_header_can_hold_are_not_repeated(answers: Answers, secret: str) -> None:
+    answers["/server_info"] = sglang_info("/a folder of another host")
+    for options in ({"api_key": secret}, {"token": secret}):
+        with pytest.raises(UsageError, match="isn't plain text") as caught:
+            SglangServer(answers.url, **options)
+        assert secret not in str(caught.value)
+
+
+@pytest.mark.parametrize("spool", ["/" + "a" * 5000, "\0", "\ud800", "/dev/null", "/proc/self/mem", "relative"])
+def test_spools_that_can_t_be_one(answers: Answers, tmp_path: Path, spool: str) -> None:
+    answers["/server_info"] = sglang_info(spool)
+    with pytest.raises(InputError, match="can't be read from here"):
+        SglangServer(answers.url, token="a token").fetch(SESSION, tmp_path)  # noqa: S106  any
+    vllm_answers(answers, spool=spool)
+    answers["/eagle_parity/files"] = {"results": [{"rank": "tp0", "files": {}}]}
+    answers["/eagle_parity/discard"] = {"results": [{}]}
+    vllm = VllmServer(answers.url, token="a token")  # noqa: S106  any
+    assert vllm.limit(SESSION) is None
+    assert vllm.fetch(SESSION, tmp_path / "copy") == tmp_path / "copy"
+    vllm.discard(SESSION)
+
+
+@pytest.mark.parametrize(
+    ("value", "count"), [(3, 3), (-1, None), (2**53, None), (True, None), ("3", None), (3.0, None)]
+)
+def test_counts_that_are_none(value: object, count: int | None) -> None:
+    assert count_of({"a": value}, "a") == count
+
+
+def test_counters_that_are_none() -> None:
+    page = "a 1e308\na 1e308\na -5\na nan\na inf\na 7\n"
+    assert prometheus_counts(page, {"found": "a"}) == {"found": 7}
 
 
 def test_addresses() -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -11,13 +10,15 @@ if TYPE_CHECKING:
 
 _ID_LIMIT = 2**31
 """No vocabulary is larger; what is, is no id."""
+_COUNT_LIMIT = 2**53
+"""No server counts so far; beyond it JSON readers lose digits."""
 
 
 def count_of(meta: Mapping[str, Any], *names: str) -> int | None:
     """The first of some counts that an answer has; None where it has none, or something else under that name."""
     for name in names:
         value = meta.get(name)
-        if isinstance(value, int) and not isinstance(value, bool):
+        if type(value) is int and 0 <= value < _COUNT_LIMIT:
             return value
     return None
 
@@ -45,6 +46,6 @@ def prometheus_counts(text: str, names: Mapping[str, str]) -> dict[str, int]:
                 value = float(rest.rpartition("}")[2].split()[0])  # a timestamp may follow
             except (ValueError, IndexError):
                 continue
-            if math.isfinite(value):
+            if 0 <= value < _COUNT_LIMIT:  # no NaN either
                 sums[keys[name]] += value
     return {key: int(value) for key, value in sums.items()}

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from eagle_parity.capture.servers.server import NoAnswerError
 from eagle_parity.errors import InputError, MissingExtraError, UsageError
-from eagle_parity.quoting import one_line, plain
+from eagle_parity.quoting import one_line, plain, quoted
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -20,7 +20,9 @@ ANSWER_SECONDS = 600.0
 MAX_ERROR_CHARS = 300
 MAX_ANSWER_BYTES = 128 * 1024**2
 """The token ids of a prompt of millions, or a piece of a file from each of a few ranks; more is no answer of ours."""
-_OF_THE_WIRE = frozenset({"content-encoding", "content-length", "transfer-encoding"})
+_NOT_KEPT = frozenset({"content-encoding", "content-length", "transfer-encoding", "content-type"})
+"""Of an answer's headers. What was decoded once is not to be decoded again, and a charset names any codec of Python's,
+some of which take no text: every answer is UTF-8."""
 
 
 class Connection:
@@ -37,14 +39,19 @@ class Connection:
         except ImportError as error:
             raise MissingExtraError("capturing from a server", "live", "httpx") from error
         self.url = checked_url(url)
+        if api_key and not is_plain(api_key):
+            raise UsageError("the server's API key isn't plain text: a header can't hold it")
         headers = {"Authorization": f"Bearer {api_key}"} if api_key else {}
-        # A proxy of the environment has no business between this and a server on loopback.
-        self._client = httpx.Client(
-            base_url=self.url,
-            headers=headers,
-            timeout=httpx.Timeout(ANSWER_SECONDS, connect=CONNECT_SECONDS),
-            trust_env=False,
-        )
+        try:
+            # A proxy of the environment has no business between this and a server on loopback.
+            self._client = httpx.Client(
+                base_url=self.url,
+                headers=headers,
+                timeout=httpx.Timeout(ANSWER_SECONDS, connect=CONNECT_SECONDS),
+                trust_env=False,
+            )
+        except (httpx.InvalidURL, ValueError) as error:
+            raise no_address(url, one_line(error)) from error
 
     def get(self, path: str) -> httpx.Response:
         """The answer, whatever its status.
@@ -121,12 +128,11 @@ class Connection:
                         raise InputError(
                             self.url, f"its answer to {method} {path} is longer than {MAX_ANSWER_BYTES >> 20} MiB"
                         )
-        except httpx.HTTPError as error:
+        except (httpx.HTTPError, httpx.InvalidURL, UnicodeError) as error:  # the last one of a name that is none
             raise NoAnswerError(
                 self.url, f"no answer to {method} {path} ({one_line(error)})", expected="a running server"
             ) from error
-        # What was decoded above is not to be decoded again.
-        headers = [(k, v) for k, v in response.headers.multi_items() if k.lower() not in _OF_THE_WIRE]
+        headers = [(k, v) for k, v in response.headers.multi_items() if k.lower() not in _NOT_KEPT]
         return httpx.Response(response.status_code, headers=headers, content=bytes(content), request=response.request)
 
     def close(self) -> None:
@@ -151,5 +157,16 @@ def checked_url(url: str) -> str:
     except ValueError:
         good = False
     if not good:
-        raise UsageError(f"--server {url!r}: expected an address such as http://127.0.0.1:30000")
+        raise no_address(url)
     return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}"
+
+
+def no_address(url: str, found: str = "") -> UsageError:
+    """What to say of an address that is none."""
+    why = f" ({found})" if found else ""
+    return UsageError(f"--server {quoted(url)}: expected an address such as http://127.0.0.1:30000{why}")
+
+
+def is_plain(text: str) -> bool:
+    """Whether a text can stand in a header: printable ASCII."""
+    return text.isascii() and text.isprintable()

@@ -20,6 +20,7 @@ from eagle_parity.capture.servers.server import Generation
 from eagle_parity.capture.servers.spool_token import is_spool_here, no_token, token_of
 from eagle_parity.capture.servers.spooled_limit import spooled_limit
 from eagle_parity.errors import InputError
+from eagle_parity.files import is_folder
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -153,7 +154,7 @@ class SglangServer:
 
     def fetch(self, session: str, into: Path) -> Path:  # noqa: ARG002  SGLang has no way to send files
         """As ``Server`` has it."""
-        if self.spool is not None and (self.spool / session).is_dir():
+        if self.spool is not None and is_folder(self.spool / session):
             return self.spool / session
         if is_spool_here(self.spool, self.token):
             raise InputError(

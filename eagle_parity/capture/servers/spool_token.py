@@ -6,17 +6,23 @@ import os
 from typing import TYPE_CHECKING
 
 from eagle_parity.capture.spool.folder import SPOOL_ENV, TOKEN_ENV, read_token
-from eagle_parity.errors import InputError
+from eagle_parity.errors import InputError, UsageError
 
 if TYPE_CHECKING:
     from pathlib import Path
 
 
 def token_of(spool: Path | None, token: str | None) -> str | None:
-    """The spool's token: as given, else of the environment, else from its folder if that is within reach."""
-    token = token or os.environ.get(TOKEN_ENV)
+    """The spool's token: as given, else of the environment, else from its folder if that is within reach.
+
+    Raises:
+        UsageError: what is given can't be one.
+    """
+    token = (token or os.environ.get(TOKEN_ENV) or "").strip()
+    if token and not (token.isascii() and token.isprintable()):
+        raise UsageError(f"--token or {TOKEN_ENV} isn't plain text: expected the content of the spool's file token")
     if token:
-        return token.strip()
+        return token
     if spool is None:
         return None
     try:

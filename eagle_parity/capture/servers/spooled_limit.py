@@ -29,7 +29,7 @@ def spooled_limit(spool: Path, session: str, token: str) -> str | None:
     folder = spool / session
     try:
         names = sorted(path.name for path in folder.iterdir())
-    except OSError:
+    except (OSError, ValueError):
         names = []  # the hook has made none yet, perhaps for want of room
     for name in names:
         if match := RECORD_NAME.fullmatch(name):
@@ -42,5 +42,5 @@ def spooled_limit(spool: Path, session: str, token: str) -> str | None:
     try:
         # Not the session's folder: on a full disk there may be none.
         return DISK_FULL if is_spool_here(spool, token) and not has_room(spool, 0) else None
-    except OSError:
+    except (OSError, ValueError):
         return None

@@ -32,6 +32,7 @@ from eagle_parity.capture.spool.limits import MIN_FREE_BYTES
 from eagle_parity.capture.vllm.endpoint import PROOF_HEADER, proof
 from eagle_parity.capture.vllm.live_objects import EXTRACT
 from eagle_parity.errors import InputError, ParityError
+from eagle_parity.files import is_folder
 from eagle_parity.quoting import plain, quoted
 
 if TYPE_CHECKING:
@@ -204,7 +205,7 @@ class VllmServer:
 
     def limit(self, session: str) -> str | None:
         """As ``Server`` has it; through the route, no more often than every ``LIMIT_SECONDS``."""
-        if (self.spool / session).is_dir():
+        if is_folder(self.spool / session):
             return spooled_limit(self.spool, session, self.token)
         if time.monotonic() < self._asks_again_at:
             return None
@@ -223,10 +224,10 @@ class VllmServer:
         try:
             if next(folder.iterdir(), None) is not None:
                 return folder
-        except OSError:
+        except (OSError, ValueError):  # the latter of a name that can't be one: the server says it
             pass
         listed = [self._listed(answer) for answer in self.call("files", session=session)]
-        if folder.is_dir() and not any(files for _, files in listed):
+        if is_folder(folder) and not any(files for _, files in listed):
             return folder  # nothing was recorded, and why, such as a full disk, can be seen there
         into.mkdir(mode=0o700, parents=True, exist_ok=True)
         needed, free = sum(sum(files.values()) for _, files in listed), shutil.disk_usage(into).free
@@ -272,7 +273,7 @@ class VllmServer:
     def discard(self, session: str) -> None:
         """As ``Server`` has it."""
         folder = self.spool / session
-        if folder.is_dir():
+        if is_folder(folder):
             shutil.rmtree(folder, ignore_errors=True)
         else:
             with suppress(ParityError):  # the capture is whole, whatever becomes of its parts
