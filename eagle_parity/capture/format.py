@@ -52,9 +52,25 @@ MAX_HIDDEN_SIZE = 2**20
 
 FILE_NAME = re.compile(r"sequence_\d{6,9}\.safetensors")
 
-Name: TypeAlias = Annotated[str, msgspec.Meta(max_length=1024)]
-Text: TypeAlias = Annotated[str, msgspec.Meta(max_length=8192)]
+_NAME_CHARS, _TEXT_CHARS = 1024, 8192
+Name: TypeAlias = Annotated[str, msgspec.Meta(max_length=_NAME_CHARS)]
+Text: TypeAlias = Annotated[str, msgspec.Meta(max_length=_TEXT_CHARS)]
 """What a manifest may call something, and what it may say of it."""
+
+
+def name_of(value: object) -> str:
+    """What a manifest can hold of what a server or a file calls something."""
+    return encodable(str(value)[:_NAME_CHARS])
+
+
+def text_of(value: object) -> str:
+    """What a manifest can hold of what a server or a file says."""
+    return encodable(str(value)[:_TEXT_CHARS])
+
+
+def encodable(text: str) -> str:
+    """A text without lone surrogates: names of files and JSON's escapes have them, UTF-8 hasn't."""
+    return text.encode("utf-8", "replace").decode()
 
 
 def slot_key(slot: int) -> str:

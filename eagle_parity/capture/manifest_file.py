@@ -10,6 +10,8 @@ from eagle_parity.capture.format import FILE_NAME, KIND, MANIFEST_NAME, SCHEMA_V
 from eagle_parity.capture.manifest import Manifest
 from eagle_parity.errors import InputError
 from eagle_parity.files import write_atomically
+from eagle_parity.input_files import NOTHING_THERE, read_bounded, why_no_file
+from eagle_parity.quoting import one_line
 
 MAX_MANIFEST_BYTES = 256 * 1024 * 1024
 """A sequence's entry is about 200 bytes, of eight ranks 320: room for 800,000 of them, and no more is parsed."""
@@ -19,8 +21,11 @@ _EXPECTED = f"a capture's {MANIFEST_NAME}, schema_version {SCHEMA_VERSION}"
 
 def is_capture(folder: str | Path) -> bool:
     """Whether a folder holds this format's manifest, readable or of another schema version; reads its start only."""
+    path = Path(folder) / MANIFEST_NAME
     try:
-        with (Path(folder) / MANIFEST_NAME).open("rb") as file:
+        if why_no_file(path) is not None:  # a pipe would never say what it is
+            return False
+        with path.open("rb") as file:
             # The writer puts kind second; a manifest that hides it further down is not the writer's.
             return f'"{KIND}"'.encode() in file.read(512)
     except OSError:
@@ -37,24 +42,31 @@ def read_manifest(folder: str | Path) -> Manifest:
         InputError: no manifest, too large, not one, of another schema version, or it contradicts itself.
     """
     path = Path(folder) / MANIFEST_NAME
-    try:
-        size = path.stat().st_size
-        if size > MAX_MANIFEST_BYTES:
-            raise InputError(path, f"{size:,} bytes", expected=f"{_EXPECTED}, at most {MAX_MANIFEST_BYTES:,} bytes")
-        manifest = msgspec.json.decode(path.read_bytes(), type=Manifest)
-    except FileNotFoundError as error:
+    if why_no_file(path) == NOTHING_THERE:
         raise InputError(
             folder,
             f"no {MANIFEST_NAME} in it",
             expected="a capture",
             remedy="a recording that was killed has none: record it again",
-        ) from error
-    except OSError as error:
-        raise InputError(path, error.strerror or str(error), expected=_EXPECTED) from error
+        )
+    try:
+        manifest = msgspec.json.decode(read_bounded(path, MAX_MANIFEST_BYTES, expected=_EXPECTED), type=Manifest)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise InputError(path, f"not a capture's manifest ({error})", expected=_EXPECTED) from error
     check_manifest(path, manifest)
     return manifest
+
+
+def check_readable(path: Path, manifest: Manifest) -> None:
+    """Whether a manifest keeps its own bounds: what is written is to be read again.
+
+    Raises:
+        InputError: it doesn't.
+    """
+    try:
+        msgspec.json.decode(msgspec.json.encode(manifest), type=Manifest)
+    except (msgspec.MsgspecError, UnicodeError, OverflowError, RecursionError) as error:
+        raise InputError(path, f"can't be written so that it can be read ({one_line(error)})") from error
 
 
 def write_manifest(folder: str | Path, manifest: Manifest) -> None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 
 import msgspec
 
-from eagle_parity.capture.format import MAX_HIDDEN_SIZE
+from eagle_parity.capture.format import MAX_HIDDEN_SIZE, encodable
 from eagle_parity.capture.spool.files import SPOOL_VERSION
 from eagle_parity.errors import InputError
 from eagle_parity.input_files import read_bounded
@@ -71,6 +71,7 @@ class _Record(msgspec.Struct):
     skipped: dict[_Text, _Count]
     failures: list[_Text]
     facts: _Facts
+    seconds: Annotated[float, msgspec.Meta(ge=0, lt=2**53)] | None = None
 
 
 @dataclass(frozen=True)
@@ -122,6 +123,17 @@ class RankRecord:
         return max(1, self.parallel.get("attn_tp_size", self.parallel.get("tp_size", 1)))
 
 
+def _encodable(value: Any) -> Any:
+    """JSON values without lone surrogates: of a path in a server's options that is no UTF-8, for one."""
+    if isinstance(value, str):
+        return encodable(value)
+    if isinstance(value, list):
+        return [_encodable(one) for one in value]
+    if isinstance(value, dict):
+        return {encodable(name): _encodable(one) for name, one in value.items()}
+    return value
+
+
 def read_record(path: Path, rank: str) -> RankRecord:
     """Reads and checks a rank's record.
 
@@ -148,7 +160,7 @@ def record_of(data: bytes, path: str | Path, rank: str) -> RankRecord:
     """
     expected = _EXPECTED
     try:
-        content = json.loads(data)
+        content = _encodable(json.loads(data))
     except (ValueError, RecursionError) as error:
         raise InputError(path, f"not JSON ({one_line(error)})", expected=expected) from error
     version = content.get("spool_version") if isinstance(content, dict) else None

@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any, Literal
 import msgspec
 
 from eagle_parity.capture.assembly import Incomplete, LocatedRank, SessionParts
-from eagle_parity.capture.format import CONDITIONS_FOLDER, GENERATE
+from eagle_parity.capture.format import CONDITIONS_FOLDER, GENERATE, name_of, text_of
 from eagle_parity.capture.launching import flags_against
 from eagle_parity.capture.live_recording import IncompleteSequence, LiveRank, LiveRecording
 from eagle_parity.capture.manifest import CapturedTarget, Manifest, Producer
 from eagle_parity.capture.manifest_file import write_manifest
-from eagle_parity.capture.sending import THE_REST
+from eagle_parity.capture.sending import MAX_ARCHITECTURES, THE_REST
 from eagle_parity.capture.spool.limits import DISK_FULL, lacks_room
 from eagle_parity.capture.vllm.live_objects import EXTRACT
 from eagle_parity.capture.writer import CaptureWriter, RankIds
@@ -61,7 +61,7 @@ def write_recording(
     """
     output = Path(output)
     recording = _Recording(sent, parts, engine)
-    lost = [IncompleteSequence(name=name, reason=reason) for name, reason in sent.lost]
+    lost = [_incomplete(name, reason) for name, reason in sent.lost]
     alone = ((request, 0) for request in sent.under(None))
     manifest = recording.write(alone, output, overwrite=overwrite, lost=lost)
     recorded: list[str] = []
@@ -77,7 +77,7 @@ def write_recording(
             recording.write(fulfilled, folder, overwrite=True, locating=locating, lost=recording.lost(condition))
             recorded.append(condition)
         except InputError as error:
-            refused[condition] = error.found
+            refused[condition] = text_of(error.found)
     if sent.conditions and manifest.live is not None:
         live = msgspec.structs.replace(manifest.live, conditions=recorded, skipped_conditions=refused)
         manifest = msgspec.structs.replace(manifest, live=live)
@@ -98,10 +98,10 @@ class _Recording:
         for record in parts.ranks.values():
             self.draft = self.draft or _mapping(record.facts.get("draft"))
         self.config = _mapping(self.target.get("config"))
-        self.architectures = sent.architectures or [str(name) for name in self.config.get("architectures") or []]
-        version = str(_mapping(self.facts.get("engine")).get("version") or sent.version or "unknown")
+        self.architectures = sent.architectures or _names(self.config.get("architectures"))
+        version = name_of(_mapping(self.facts.get("engine")).get("version") or sent.version or "unknown")
         self.settings: dict[str, bool | int | float | str | None] = {
-            str(name): value
+            name_of(name): value
             for name, value in _mapping(self.facts.get("server")).items()
             if isinstance(value, bool | int | float | str)
         }
@@ -143,7 +143,7 @@ class _Recording:
             for request, first_position in requests:
                 located = (locating or self.locate)(request, first_position)
                 if isinstance(located, str):
-                    incomplete.append(IncompleteSequence(name=request.name, reason=located))
+                    incomplete.append(_incomplete(request.name, located))
                     continue
                 if writer is None:
                     # What the states are like only the first of them says.
@@ -162,15 +162,16 @@ class _Recording:
         if dtype not in _DTYPES:
             raise InputError(self.sent.server, f"its hidden states are {dtype}", expected=" or ".join(_DTYPES))
         num_layers = self.target.get("num_layers")
+        path = str(self.config.get("_name_or_path") or self.settings.get("model_path") or "target")
         return CaptureWriter(
             output,
             producer=Producer(
-                engine=str(self.engine),
-                dtype=str(self.target.get("dtype") or dtype),
-                options={name: str(value) for name, value in self.settings.items()},
+                engine=name_of(self.engine),
+                dtype=name_of(self.target.get("dtype") or dtype),
+                options={name: name_of(value) for name, value in self.settings.items()},
             ),
             target=CapturedTarget(
-                name=Path(str(self.config.get("_name_or_path") or self.settings.get("model_path") or "target")).name,
+                name=name_of(Path(path).name),
                 architectures=self.architectures,
                 num_layers=num_layers if isinstance(num_layers, int) and num_layers > 0 else 1,
                 hidden_size=first.hidden_size,
@@ -306,10 +307,10 @@ class _Recording:
             tap=str(self.facts.get("tap") or ""),
             target_class=self.target.get("model_class"),
             draft_class=self.draft.get("model_class"),
-            layer_set=layers if isinstance(layers, dict) else None,
+            layer_set={name_of(name): ids for name, ids in layers.items()} if isinstance(layers, dict) else None,
             draft_config=_mapping(self.draft.get("config")) or None,
             settings=self.settings,
-            variants={str(name): str(way) for name, way in _mapping(self.facts.get("variants")).items()},
+            variants={name_of(name): text_of(way) for name, way in _mapping(self.facts.get("variants")).items()},
             ranks=[_live_rank(record) for record in self.parts.ranks.values()],
             incomplete=list(incomplete),
             acceptance=self.sent.acceptance,
@@ -335,9 +336,9 @@ class _Recording:
     def lost(self, condition: Condition) -> list[IncompleteSequence]:
         """What of a condition wasn't sent, and what no rank has a row of."""
         reason = self.sent.cut_short.get(condition)
-        unsent = [] if reason is None else [IncompleteSequence(name=THE_REST, reason=reason)]
+        unsent = [] if reason is None else [_incomplete(THE_REST, reason)]
         nowhere = (request for request in self.sent.under(condition) if not self.parts.ranks_of(request.number))
-        return unsent + [IncompleteSequence(name=one.name, reason=str(self.locate(one, 0))) for one in nowhere]
+        return unsent + [_incomplete(one.name, str(self.locate(one, 0))) for one in nowhere]
 
     def why_not(self, condition: Condition) -> str:
         """Why no request was."""
@@ -369,13 +370,21 @@ def _live_rank(record: RankRecord) -> LiveRank:
         name=record.rank,
         group=record.group,
         group_size=record.group_size,
-        parallel=record.parallel,
+        parallel={name_of(name): size for name, size in record.parallel.items()},
         tokens=int(content.get("tokens") or 0),
-        seconds=float(seconds) if isinstance(seconds := content.get("seconds"), int | float) else None,
+        seconds=content.get("seconds"),
         limit=content.get("limit"),
         failures=record.failures,
-        skipped={str(name): int(rows) for name, rows in skipped.items()},
+        skipped={name_of(name): int(rows) for name, rows in skipped.items()},
     )
+
+
+def _incomplete(name: str, reason: str) -> IncompleteSequence:
+    return IncompleteSequence(name=name_of(name), reason=text_of(reason))
+
+
+def _names(value: object) -> list[str]:
+    return [name_of(name) for name in value[:MAX_ARCHITECTURES]] if isinstance(value, list) else []
 
 
 def _mapping(value: object) -> dict[str, Any]:

@@ -5,17 +5,18 @@ from __future__ import annotations
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal, TypeAlias
 
 import msgspec
 
-from eagle_parity.capture.format import GENERATE
+from eagle_parity.capture.format import GENERATE, name_of, text_of
 from eagle_parity.capture.live_recording import Acceptance
 from eagle_parity.capture.manifest_file import MAX_MANIFEST_BYTES
 from eagle_parity.capture.prompts import SkippedSequence, TokenSequence
 from eagle_parity.capture.servers.server import NoAnswerError
-from eagle_parity.capture.spool.request_ids import is_session, new_session, request_id
+from eagle_parity.capture.spool.request_ids import MAX_NUMBER, is_session, new_session, request_id
 from eagle_parity.errors import InputError, ParityError
 from eagle_parity.files import write_atomically
 from eagle_parity.input_files import read_bounded
@@ -42,8 +43,13 @@ SILENCES = 2
 """Requests without an answer, one after the other, after which the server is taken to be gone."""
 _GONE = "not sent: the server doesn't answer any more"
 THE_REST = "(the sequences after these)"
+MAX_ARCHITECTURES = 16
+"""Names of a target's class that are kept; a config has one."""
 REQUESTS_NAME = "requests.json"
 _KIND: Literal["eagle-parity-requests"] = "eagle-parity-requests"
+
+
+_Int32: TypeAlias = Annotated[int, msgspec.Meta(ge=-(2**31), lt=2**31)]
 
 
 class SentRequest(msgspec.Struct, frozen=True, kw_only=True):
@@ -58,10 +64,10 @@ class SentRequest(msgspec.Struct, frozen=True, kw_only=True):
         output_ids: what was generated, as the server answered it; None where it gives no ids.
     """
 
-    number: int
+    number: Annotated[int, msgspec.Meta(ge=0, le=MAX_NUMBER)]
     name: str
-    token_ids: list[int]
-    loss_mask: list[int] | None = None
+    token_ids: list[_Int32]
+    loss_mask: list[_Int32] | None = None
     condition: Condition | None = None
     output_ids: list[int] | None = None
 
@@ -128,6 +134,10 @@ def read_sent(folder: str | Path) -> Sent:
         raise InputError(path, f"not JSON of that kind ({one_line(error)})", expected=expected) from error
     if not is_session(sent.session):  # it becomes a folder's name
         raise InputError(path, f"the session {plain(sent.session)}", expected=expected)
+    for request in sent.requests:
+        if not request.token_ids or len(request.loss_mask or request.token_ids) != len(request.token_ids):
+            found = f"request {request.number} has no token ids, or another number of them in its loss mask"
+            raise InputError(path, found, expected=expected)
     return sent
 
 
@@ -175,10 +185,10 @@ class _Sender:
         self.on_sequence = on_sequence
         self.sent = Sent(
             engine=server.engine,
-            version=server.version,
+            version=name_of(server.version),
             server=server.url,
             session=new_session(),
-            architectures=server.architectures(),
+            architectures=[name_of(name) for name in server.architectures()[:MAX_ARCHITECTURES]],
             temperature=temperature,
         )
         self._longest = server.max_tokens()
@@ -200,12 +210,13 @@ class _Sender:
         answered: list[TokenSequence] = []
         for sequence in sequences:
             if isinstance(sequence, SkippedSequence):
-                self.sent.skipped.append((sequence.name, sequence.reason))
+                self.sent.skipped.append((name_of(sequence.name), text_of(sequence.reason)))
                 continue
             stopped = self._stopped()
             if stopped is not None:
                 self.sent.lost.append((THE_REST, stopped))
                 break
+            sequence = replace(sequence, name=name_of(sequence.name))  # noqa: PLW2901  the same one
             self.on_sequence(sequence.name)
             unfit = _unfit(sequence, self._longest)
             if unfit is not None:

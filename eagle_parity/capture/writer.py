@@ -18,10 +18,11 @@ from eagle_parity.capture.format import (
     RANKS_FOLDER,
     SAMPLED_IDS,
     TOKEN_IDS,
+    name_of,
     slot_key,
 )
 from eagle_parity.capture.manifest import MAX_MODES, CapturedSequence, Manifest
-from eagle_parity.capture.manifest_file import check_manifest, is_capture, write_manifest
+from eagle_parity.capture.manifest_file import check_manifest, check_readable, is_capture, write_manifest
 from eagle_parity.errors import InputError
 from eagle_parity.files import replace_when_written
 from eagle_parity.quoting import plain
@@ -100,6 +101,7 @@ class CaptureWriter:
         self._names: set[str] = set()
         self._other_ranks: list[str] = []  # whose files of the next sequence are there
         check_output(self.folder, overwrite=overwrite)
+        check_readable(self.folder / MANIFEST_NAME, self._manifest)
 
     @property
     def manifest(self) -> Manifest:
@@ -122,8 +124,13 @@ class CaptureWriter:
         return self
 
     def describe_live(self, live: LiveRecording) -> None:
-        """Sets or replaces what the manifest says of the running server."""
+        """Sets or replaces what the manifest says of the running server.
+
+        Raises:
+            InputError: a manifest that says so couldn't be read.
+        """
         self._manifest = msgspec.structs.replace(self._manifest, live=live)
+        check_readable(self.folder / MANIFEST_NAME, self._manifest)
 
     def write(
         self,
@@ -239,7 +246,7 @@ class CaptureWriter:
         write_manifest(self.folder, self.manifest)
 
     def _unique(self, name: str) -> str:
-        name = name[:1000]  # room for the number below the manifest's bound
+        name = name_of(name[:1000])  # room for the number below the manifest's bound
         unique, count = name, 1
         while unique in self._names:
             count += 1

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -8,9 +9,10 @@ from typing import Any
 
 import pytest
 
+from eagle_parity.capture.format import name_of, text_of
 from eagle_parity.capture.manifest import MAX_MODES, CapturedTarget, Producer
 from eagle_parity.capture.manifest_file import MAX_MANIFEST_BYTES, is_capture, read_manifest
-from eagle_parity.capture.writer import CaptureWriter
+from eagle_parity.capture.writer import CaptureWriter, check_output
 from eagle_parity.errors import InputError
 from eagle_parity.wiring import Wiring
 
@@ -22,8 +24,9 @@ PRODUCER = Producer(engine="transformers@5.19.0", dtype="float32")
 
 
 def writer(folder: Path, **changes: Any) -> CaptureWriter:
-    options: dict[str, Any] = {"slots": [2, "post_norm", None], "last_state": 10, "dtype": "float32"} | changes
-    return CaptureWriter(folder, producer=PRODUCER, target=TARGET, **options)
+    described: dict[str, Any] = {"producer": PRODUCER, "target": TARGET}
+    options = described | {"slots": [2, "post_norm", None], "last_state": 10, "dtype": "float32"} | changes
+    return CaptureWriter(folder, **options)
 
 
 def write_one(open_writer: CaptureWriter, name: str = "a", tokens: int = 3) -> None:
@@ -208,10 +211,36 @@ def test_damaged_manifests_are_input_errors(tmp_path: Path) -> None:
             read_manifest(tmp_path)
     with (tmp_path / "manifest.json").open("wb") as file:
         file.truncate(MAX_MANIFEST_BYTES + 1)
-    with pytest.raises(InputError, match="at most"):
+    with pytest.raises(InputError, match="more than"):
         read_manifest(tmp_path)
 
 
 def test_the_format_is_known_without_torch() -> None:
     code = "import sys, eagle_parity.capture.writer; sys.exit('torch' in sys.modules or 'numpy' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="this system has no named pipes")
+def test_a_pipe_in_the_manifests_place_holds_nobody_up(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "manifest.json")
+    assert not is_capture(tmp_path)
+    with pytest.raises(InputError, match="no regular file"):
+        read_manifest(tmp_path)
+    with pytest.raises(InputError, match="is not a capture's"):
+        check_output(tmp_path, overwrite=True)
+
+
+@pytest.mark.parametrize("text", ["x" * 5000, "\ud800"])
+def test_what_could_not_be_read_is_not_written(tmp_path: Path, text: str) -> None:
+    with pytest.raises(InputError, match="can't be written so that it can be read"):
+        writer(tmp_path / "capture", producer=Producer(engine=text, dtype="float32"))
+    assert not (tmp_path / "capture").exists()
+
+
+@pytest.mark.parametrize("value", ["x" * 100_000, "\ud800\udcff", "\x1b[31m", 10**30, None, ["\ud800"]])
+def test_names_and_texts_that_a_manifest_can_hold(tmp_path: Path, value: object) -> None:
+    producer = Producer(engine=name_of(value), dtype=name_of(value), options={name_of(value): name_of(value)})
+    with writer(tmp_path, producer=producer) as opened:
+        write_one(opened, str(value))
+    assert read_manifest(tmp_path).tokens == 3
+    assert len(text_of(value)) <= 8192

@@ -201,7 +201,17 @@ def test_parts_of_another_session_are_refused(server: RecordingServer, tmp_path:
 
 @pytest.mark.parametrize(
     "changed",
-    [{"session": "../../../etc"}, {"session": ""}, {"requests": [{"number": "x"}]}, {"kind": "other"}, {"requests": 7}],
+    [
+        {"session": "../../../etc"},
+        {"session": ""},
+        {"requests": [{"number": "x"}]},
+        {"kind": "other"},
+        {"requests": 7},
+        {"requests": [{"number": -1, "name": "a", "token_ids": [5]}]},
+        {"requests": [{"number": 0, "name": "a", "token_ids": []}]},
+        {"requests": [{"number": 0, "name": "a", "token_ids": [2**63]}]},
+        {"requests": [{"number": 0, "name": "a", "token_ids": [5], "loss_mask": [1, 1]}]},
+    ],
 )
 def test_requests_that_are_none(server: RecordingServer, tmp_path: Path, changed: dict[str, Any]) -> None:
     server.fetched = gone
@@ -211,6 +221,42 @@ def test_requests_that_are_none(server: RecordingServer, tmp_path: Path, changed
     path.write_text(json.dumps(json.loads(path.read_text()) | changed))
     with pytest.raises(InputError, match="what a capture left"):
         capture_from_parts(server.spool, tmp_path / "live")
+
+
+def test_parts_behind_links_in_a_circle(server: RecordingServer, tmp_path: Path) -> None:
+    server.fetched = gone
+    with pytest.raises(InputError):
+        record(server, tmp_path / "live")
+    (tmp_path / "loop").symlink_to(tmp_path / "loop")
+    for parts in (tmp_path / "loop", tmp_path / "loop" / "x", tmp_path / ("a" * 5000)):
+        with pytest.raises(InputError, match="what the capture hook wrote"):
+            capture_from_parts(parts, tmp_path / "live")
+
+
+@pytest.mark.parametrize("text", ["\ud800", "x" * 8000, "\x1b[31m\n"])
+def test_what_a_server_calls_things_can_be_written_down(server: RecordingServer, tmp_path: Path, text: str) -> None:
+    target = server._facts_of("tp0")["target"]
+    server.version = text[:200]
+    server.architectures = lambda: [text] * 1000  # type: ignore[method-assign]  what this server answers
+    server.facts = {
+        "tap": text,
+        "server": {text: text, "model_path": text},
+        "variants": {text: text},
+        "parallel": {text: 1},
+        "target": {**target, "dtype": text, "layer_set": {text: [1]}, "config": {"_name_or_path": text}},
+        "draft": {"model_class": text, "config": {text: [text]}},
+    }
+    manifest = record(server, tmp_path / "live", [replace(SEQUENCES[0], name=text)]).manifest
+    assert read_manifest(tmp_path / "live") == manifest
+    assert len(manifest.target.architectures) == 16
+
+
+@pytest.mark.parametrize("architectures", [5, True, "Llama", {"a": 1}, [None, 7], None])
+def test_a_config_of_any_kind(server: RecordingServer, tmp_path: Path, architectures: object) -> None:
+    server.architectures = list  # type: ignore[method-assign, assignment]  a server that says none
+    target = server._facts_of("tp0")["target"]
+    server.facts = {"target": {**target, "config": {"architectures": architectures}}}
+    assert record(server, tmp_path / "live").manifest.complete
 
 
 def test_conditions_that_are_fulfilled(server: RecordingServer, tmp_path: Path) -> None:
