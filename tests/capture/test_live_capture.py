@@ -234,10 +234,12 @@ def test_parts_behind_links_in_a_circle(server: RecordingServer, tmp_path: Path)
 
 
 @pytest.mark.parametrize("text", ["\ud800", "x" * 8000, "\x1b[31m\n"])
-def test_what_a_server_calls_things_can_be_written_down(server: RecordingServer, tmp_path: Path, text: str) -> None:
+def test_what_a_server_calls_things_can_be_written_down(
+    server: RecordingServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str
+) -> None:
     target = server._facts_of("tp0")["target"]
     server.version = text[:200]
-    server.architectures = lambda: [text] * 1000  # type: ignore[method-assign]  what this server answers
+    server.architectures = lambda: [text] * 1000  # type: ignore[method-assign]  # what this server answers
     server.facts = {
         "tap": text,
         "server": {text: text, "model_path": text},
@@ -253,7 +255,7 @@ def test_what_a_server_calls_things_can_be_written_down(server: RecordingServer,
 
 @pytest.mark.parametrize("architectures", [5, True, "Llama", {"a": 1}, [None, 7], None])
 def test_a_config_of_any_kind(server: RecordingServer, tmp_path: Path, architectures: object) -> None:
-    server.architectures = list  # type: ignore[method-assign, assignment]  a server that says none
+    server.architectures = list  # type: ignore[method-assign]  # a server that says none
     target = server._facts_of("tp0")["target"]
     server.facts = {"target": {**target, "config": {"architectures": architectures}}}
     assert record(server, tmp_path / "live").manifest.complete
@@ -592,6 +594,37 @@ def test_that_prompts_were_computed_in_chunks_is_told(server: RecordingServer, t
     assert [entry.forwards for entry in read_manifest(tmp_path / "live").sequences] == expected
     facts = inspect_path(str(tmp_path / "live")).description["facts"]
     assert facts["forwards_per_sequence"] == f"{min(expected)} to {max(expected)}"
+
+
+@pytest.mark.parametrize("other", ["wide", "half", "many", "no last state"])
+def test_a_sequence_whose_states_are_of_another_kind_is_told(
+    server: RecordingServer, tmp_path: Path, other: str
+) -> None:
+    write = server.ranks[0].write
+
+    def changed(kind: str, tensors: Any, marks: Any, spans: Any, *, mode: str) -> None:
+        tensors = dict(tensors)
+        if kind == "aux" and marks[0].number == 2:  # of the second sequence
+            slots = {name: state for name, state in tensors.items() if name.startswith("slot.")}
+            if other == "wide":
+                tensors |= {name: torch.cat([state, state], dim=1) for name, state in slots.items()}
+            elif other == "half":
+                tensors |= {name: state.half() for name, state in (slots | {"last_state": slots["slot.0"]}).items()}
+            elif other == "many":
+                tensors["slot.3"] = slots["slot.0"]
+            else:
+                del tensors["last_state"]
+        write(kind, tensors, marks, spans, mode=mode)
+
+    server.ranks = server.ranks[:1]
+    server.ranks[0].write = changed  # type: ignore[method-assign]  what this rank records
+    server.facts = {"parallel": {"tp_size": 1}}
+    manifest = record(server, tmp_path / "live").manifest
+    assert [sequence.name for sequence in manifest.sequences] == ["a", "c"]
+    (lost,) = manifest.live.incomplete
+    assert lost.name == "b"
+    assert "of another kind than those of a" in lost.reason
+    assert not manifest.complete
 
 
 def test_a_loss_mask_comes_with_its_rows(server: RecordingServer, tmp_path: Path) -> None:
