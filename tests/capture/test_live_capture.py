@@ -234,9 +234,7 @@ def test_parts_behind_links_in_a_circle(server: RecordingServer, tmp_path: Path)
 
 
 @pytest.mark.parametrize("text", ["\ud800", "x" * 8000, "\x1b[31m\n"])
-def test_what_a_server_calls_things_can_be_written_down(
-    server: RecordingServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str
-) -> None:
+def test_what_a_server_calls_things_can_be_written_down(server: RecordingServer, tmp_path: Path, text: str) -> None:
     target = server._facts_of("tp0")["target"]
     server.version = text[:200]
     server.architectures = lambda: [text] * 1000  # type: ignore[method-assign]  # what this server answers
@@ -617,7 +615,7 @@ def test_a_sequence_whose_states_are_of_another_kind_is_told(
         write(kind, tensors, marks, spans, mode=mode)
 
     server.ranks = server.ranks[:1]
-    server.ranks[0].write = changed  # type: ignore[method-assign]  what this rank records
+    server.ranks[0].write = changed  # type: ignore[method-assign]  # what this rank records
     server.facts = {"parallel": {"tp_size": 1}}
     manifest = record(server, tmp_path / "live").manifest
     assert [sequence.name for sequence in manifest.sequences] == ["a", "c"]
