@@ -105,6 +105,13 @@ class LocatedRank:
         return len(self._slots)
 
     @property
+    def kind(self) -> str:
+        """What the states are, in words: those of one capture are all alike."""
+        last = ", a last state" if self.has_last_state else ""
+        beside = f", boundaries {', '.join(map(str, self.beside))}" if self.beside else ""
+        return f"{self.slots} slots of {self.hidden_size} {self.dtype} a row{last}{beside}"
+
+    @property
     def beside(self) -> list[int]:
         """The boundaries that were recorded beside the slots."""
         names = (name for name in self._rows.states if _BESIDE.fullmatch(name))

@@ -139,17 +139,24 @@ class _Recording:
         """
         incomplete = list(lost)
         writer: CaptureWriter | None = None
+        kind = example = ""
         with ExitStack() as stack:
             for request, first_position in requests:
                 located = (locating or self.locate)(request, first_position)
                 if isinstance(located, str):
                     incomplete.append(_incomplete(request.name, located))
                     continue
+                own = next(iter(located.values()))
                 if writer is None:
                     # What the states are like only the first of them says.
-                    writer = self._writer(next(iter(located.values())), output, overwrite=overwrite)
+                    kind, example = own.kind, request.name
+                    writer = self._writer(own, output, overwrite=overwrite)
                     stack.enter_context(writer)
                     writer.describe_live(self._live(incomplete))
+                if own.kind != kind:
+                    reason = f"its states are of another kind than those of {example}: {own.kind}, not {kind}"
+                    incomplete.append(_incomplete(request.name, reason))
+                    continue
                 self._write_one(writer, request, located)
             if writer is None:
                 reason = incomplete[0].reason if incomplete else "no requests"
