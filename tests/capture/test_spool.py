@@ -149,6 +149,15 @@ def test_a_wrong_signature_makes_no_file(tmp_path: Path, caplog: pytest.LogCaptu
     assert read_token(spool.folder) not in caplog.text
 
 
+def test_a_known_session_makes_no_signature_good(tmp_path: Path) -> None:
+    spool = Spool(tmp_path / "spool", "tp0")
+    session = new_session()
+    ours = request_id(read_token(spool.folder), session, 0)
+    forged = request_id("another token", session, 0)
+    assert spool.marks([forged, ours, forged]) == [None, Mark(session, 0), None]
+    assert spool.marks([forged]) == []
+
+
 @pytest.mark.parametrize(
     "identifier",
     [

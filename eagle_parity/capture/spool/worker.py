@@ -51,9 +51,12 @@ class Spool:
 
     def _mark(self, identifier: object) -> Mark | None:
         signed = read_request_id(identifier)
-        if signed is None or (signed.mark.session not in self._sessions and not self._begin(signed)):
+        if signed is None:
             return None
-        return signed.mark
+        # Each id is looked at by itself: a session's name is no secret, captures tell it.
+        if signed.mark.session in self._sessions:
+            return signed.mark if is_signed(signed, self._token) else None
+        return signed.mark if self._begin(signed) else None
 
     def _begin(self, signed: SignedMark) -> bool:
         session = signed.mark.session
