@@ -12,10 +12,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from states_in_memory import in_memory
 
+from eagle_parity.comparison.accumulator import Accumulator
 from eagle_parity.comparison.alignment import BLOCK_ROWS, Aligner, Lost, boundary_candidate
 from eagle_parity.comparison.block_numbers import BlockNumbers
-from eagle_parity.comparison.measure import Accumulator, SlotPair, StateMatch
 from eagle_parity.comparison.pairing import PrefixIndex, pair_sequences, read_ids
+from eagle_parity.comparison.slot_pair import SlotPair
+from eagle_parity.comparison.state_match import StateMatch
 from eagle_parity.numerics.arithmetic import WholeArrays
 from eagle_parity.numerics.histogram import ErrorHistograms
 from eagle_parity.numerics.moments import PairMoments

@@ -16,7 +16,8 @@ from states_in_memory import in_memory
 
 from eagle_parity.comparison.diff import DiffInputs, diff_captures
 from eagle_parity.findings import Severity
-from eagle_parity.numerics.rows import SINK_RATIO, find_sinks, row_norms
+from eagle_parity.numerics.rows import row_norms
+from eagle_parity.numerics.sinks import SINK_RATIO, find_sinks
 from eagle_parity.results import ExitStatus, FailOn, exit_status
 from eagle_parity.targets import read_target
 from eagle_parity.wiring import POST_NORM
@@ -80,7 +81,7 @@ def test_there_is_a_sink_token_in_every_text(real: RealStates) -> None:
         for boundary in TRAINED:
             norms = row_norms(states[boundary])
             assert float(norms[0] / norms.median()) > SINK_RATIO
-            found |= set(find_sinks(norms).nonzero().flatten().tolist())
+            found |= set(find_sinks(norms[None]).nonzero().flatten().tolist())
         assert 0 in found
         assert len(found) <= 2  # one text has a second one
 

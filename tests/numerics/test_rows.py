@@ -4,17 +4,8 @@ import math
 
 import pytest
 import torch
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
-from eagle_parity.numerics.rows import (
-    SINK_SHARE,
-    different_token_errors,
-    find_sinks,
-    repeated_token_errors,
-    row_errors,
-    row_norms,
-)
+from eagle_parity.numerics.rows import row_errors, row_norms, token_neighbours
 
 
 def test_errors_are_each_rows_own() -> None:
@@ -48,34 +39,10 @@ def test_a_small_difference_of_large_rows_is_kept() -> None:
     assert torch.allclose(row_errors(rows, expected), truth, rtol=1e-6)
 
 
-def test_the_first_token_is_the_sink() -> None:
-    norms = torch.tensor([900.0, 30.0, 31.0, 29.0, 60.0])
-    assert find_sinks(norms).tolist() == [True, False, False, False, False]
-
-
-@given(norms=st.lists(st.sampled_from([0.0, 1.0, 5.0, 1000.0, 22_000.0, math.inf, math.nan]), min_size=1, max_size=400))
-@settings(deadline=None)
-def test_sinks_are_few_finite_and_the_greatest(norms: list[float]) -> None:
-    found_norms = torch.tensor(norms, dtype=torch.float64)
-    sinks = find_sinks(found_norms)
-    assert int(sinks.sum()) <= max(1, int(SINK_SHARE * len(norms)))
-    assert found_norms[sinks].isfinite().all()
-    rest = found_norms[~sinks & found_norms.isfinite()]
-    if bool(sinks.any()) and len(rest):
-        assert float(found_norms[sinks].min()) >= float(rest.max())
-
-
-def test_all_nan_has_no_sinks() -> None:
-    assert not find_sinks(torch.full((3,), math.nan)).any()
-
-
-def test_repeated_and_different_tokens() -> None:
+def test_neighbours_are_of_one_token_or_not() -> None:
     ids = torch.tensor([7, 5, 7, 7, 9])
-    table = {5: 1.0, 7: 2.0, 9: 4.0}
-    rows = torch.tensor([[table[int(i)]] for i in ids])
-    assert repeated_token_errors(rows, ids).tolist() == [0.0, 0.0]
-    assert different_token_errors(rows, ids).tolist() == [1.0, 1.0]
-    context = rows + torch.arange(5.0)[:, None]
-    assert repeated_token_errors(context, ids).tolist() == [1.0, 0.25]
-    assert repeated_token_errors(rows[:1], ids[:1]).tolist() == []
-    assert different_token_errors(rows[:0], ids[:0]).tolist() == []
+    first, second, same = token_neighbours(ids)
+    assert list(zip(first.tolist(), second.tolist(), strict=True)) == [(1, 0), (0, 2), (2, 3), (3, 4)]
+    assert same.tolist() == [False, True, True, False]
+    for few in (ids[:1], ids[:0]):
+        assert [len(each) for each in token_neighbours(few)] == [0, 0, 0]

@@ -1,0 +1,115 @@
+"""A trained slot against the live slot of the same position, over any number of blocks."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import torch
+
+from eagle_parity.comparison.measurements import Dimension, PairMeasurement
+from eagle_parity.comparison.states import json_number
+from eagle_parity.numerics.histogram import ErrorHistograms
+
+if TYPE_CHECKING:
+    from eagle_parity.comparison.block_numbers import BlockNumbers
+    from eagle_parity.numerics.moments import PairMoments
+
+WORST_DIMENSIONS = 5
+NO_SPREAD = 1e-12
+"""Keeps a dimension that never moves from being infinitely bad."""
+
+
+@dataclass
+class SlotPair:
+    """A trained slot against the live slot of the same position, as a state that merges."""
+
+    moments: PairMoments
+    errors: ErrorHistograms = field(default_factory=lambda: ErrorHistograms(1))
+    noise: ErrorHistograms = field(default_factory=lambda: ErrorHistograms(1))
+    sinks: ErrorHistograms = field(default_factory=lambda: ErrorHistograms(1))
+    worst: tuple[str, float] | None = None
+    bad_row_distance: float = math.inf
+    bad_sequences: int = 0
+    bad_sinks: int = 0
+    sequences: int = 0
+
+    def update(self, numbers: BlockNumbers, trained: int, live: int, keep_T: torch.Tensor) -> torch.Tensor:
+        """Adds a block's kept rows and returns the errors of those that are numbers on both sides."""
+        keep_T = keep_T & numbers.finite_NT[trained] & numbers.finite_NT[live]
+        errors_T = numbers.errors(live, trained)[keep_T]
+        self.errors.update(errors_T[None], None, numbers.arithmetic)
+        numbers.add_to(self.moments, live, trained, keep_T)
+        return errors_T
+
+    def update_sinks(self, numbers: BlockNumbers, trained: int, live: int, sinks_T: torch.Tensor) -> None:
+        """Adds sink tokens."""
+        sinks_T = sinks_T & numbers.finite_NT[trained] & numbers.finite_NT[live]
+        errors_T = numbers.errors(live, trained)[sinks_T]
+        self.sinks.update(errors_T[None], None, numbers.arithmetic)
+        self.bad_sinks += int((errors_T > self.bad_row_distance).sum())
+
+    def tell_sequence(self, name: str, errors: list[torch.Tensor]) -> None:
+        """Remembers the sequence with the greatest median, and counts those with a bad row."""
+        all_errors = torch.cat(errors) if errors else torch.zeros(0)
+        if len(all_errors):
+            self.sequences += 1
+            self.bad_sequences += int(bool((all_errors > self.bad_row_distance).any()))
+            median = float(all_errors.median())
+            if self.worst is None or median > self.worst[1]:
+                self.worst = (name, json_number(median))
+
+    def merge(self, other: SlotPair) -> SlotPair:
+        """Adds what another has seen."""
+        self.moments.merge(other.moments)
+        self.errors.merge(other.errors)
+        self.noise.merge(other.noise)
+        self.sinks.merge(other.sinks)
+        self.bad_sequences += other.bad_sequences
+        self.bad_sinks += other.bad_sinks
+        self.sequences += other.sequences
+        if other.worst is not None and (self.worst is None or other.worst[1] > self.worst[1]):
+            self.worst = other.worst
+        return self
+
+    def compute(self) -> PairMeasurement | None:
+        """The measurement; None when no row could be compared."""
+        errors = self.errors.quantiles(0)
+        if errors.count == 0:
+            return None
+        sinks = self.sinks.quantiles(0)
+        noise = self.noise.quantiles(0)
+        statistics = self.moments.compute()
+        spread_D = torch.maximum(statistics.std_x_D, statistics.std_y_D).clamp_min(NO_SPREAD)
+        order = torch.argsort(statistics.rms_difference_D / spread_D, descending=True)[:WORST_DIMENSIONS].tolist()
+        return PairMeasurement(
+            rows=errors.count,
+            distance=json_number(errors.median),
+            p90=json_number(errors.p90),
+            p99=json_number(errors.p99),
+            largest=json_number(errors.largest),
+            errors=[(json_number(edge), count) for edge, count in self.errors.survival(0)],
+            worst_sequence=self.worst,
+            sink_rows=sinks.count,
+            sink_distance=json_number(sinks.largest) if sinks.count else None,
+            mean_correlation=float(statistics.correlation_D.mean()),
+            worst_dimensions=[
+                Dimension(
+                    index=index,
+                    mean_trained=float(statistics.mean_x_D[index]),
+                    mean_live=float(statistics.mean_y_D[index]),
+                    std_trained=float(statistics.std_x_D[index]),
+                    std_live=float(statistics.std_y_D[index]),
+                    max_difference=float(statistics.max_difference_D[index]),
+                    rms_difference=float(statistics.rms_difference_D[index]),
+                )
+                for index in order
+            ],
+            spread_trained=float(statistics.std_x_D.max()),
+            spread_live=float(statistics.std_y_D.max()),
+            bad_sequences=self.bad_sequences,
+            bad_sinks=self.bad_sinks,
+            sequences=self.sequences,
+            noise=json_number(noise.median) if noise.count else None,
+        )

@@ -1,0 +1,64 @@
+"""Which rows of a sequence are sinks, by their norms.
+
+Shape letters: T rows, N states.
+"""
+
+from __future__ import annotations
+
+import torch
+
+SAMPLED_ROWS = 256
+"""First rows of a sequence by whose median the others are judged: norms don't drift by the factor that makes a sink."""
+SINK_RATIO = 6.0
+"""A row whose norm exceeds the sequence's median by this factor is a sink. On SmolLM2-135M the first token stands at 9
+to 150 times the median from boundary 3 on, every other token but one below 3."""
+SINK_SHARE = 0.02
+"""At most this share of a sequence's rows (and at least one) can be sinks: more would be the signal itself."""
+
+
+def allowed_sinks(rows: int) -> int:
+    """How many rows of a sequence can be sinks."""
+    return max(1, int(SINK_SHARE * rows))
+
+
+def limits_of(norms_NT: torch.Tensor) -> torch.Tensor:
+    """The norms ``[N]`` beyond which a row stands out, from those of the sequence's first rows: float64 ``[N, T]``.
+
+    NaN where no row that was looked at is a number: nothing stands out there.
+    """
+    norms_NT = norms_NT[:, :SAMPLED_ROWS]
+    finite_NT = torch.where(norms_NT.isfinite(), norms_NT, torch.nan)
+    return SINK_RATIO * finite_NT.nanmedian(1).values
+
+
+def stands_out(norms_NT: torch.Tensor, limits_N: torch.Tensor) -> torch.Tensor:
+    """Rows that stand out in any state: bool ``[T]``."""
+    return ((norms_NT > limits_N[:, None]) & norms_NT.isfinite()).any(0)
+
+
+def choose_sinks(norms_NT: torch.Tensor, limits_N: torch.Tensor, length: int) -> torch.Tensor:
+    """Which of the rows that stand out are sinks: bool ``[T]``.
+
+    Args:
+        norms_NT: float64, of the rows that stand out, all of one sequence.
+        limits_N: as above.
+        length: of the sequence, of which a share at most can be sinks.
+    """
+    sinks_T = torch.zeros(norms_NT.shape[1], dtype=torch.bool)
+    allowed = allowed_sinks(length)
+    for norms_T, limit in zip(norms_NT, limits_N, strict=True):
+        beyond_T = (norms_T > limit) & norms_T.isfinite()
+        # By place and not by a threshold: rows of one repeated token have one norm, however many they are.
+        order_T = torch.where(beyond_T, norms_T, -torch.inf).argsort(descending=True, stable=True)
+        first_T = order_T[: min(allowed, int(beyond_T.sum()))]
+        sinks_T[first_T] = True
+    return sinks_T
+
+
+def find_sinks(norms_NT: torch.Tensor) -> torch.Tensor:
+    """The sinks of a whole sequence: bool ``[T]``, a sink in any state is one in all."""
+    limits_N = limits_of(norms_NT)
+    sinks_T = torch.zeros(norms_NT.shape[1], dtype=torch.bool)
+    standing = stands_out(norms_NT, limits_N).nonzero().flatten()
+    sinks_T[standing] = choose_sinks(norms_NT[:, standing], limits_N, norms_NT.shape[1])
+    return sinks_T

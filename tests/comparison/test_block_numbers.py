@@ -1,0 +1,123 @@
+"""The numbers of a block, and that a whole comparison says the same whichever way they are computed."""
+
+from __future__ import annotations
+
+import math
+
+import msgspec
+import pytest
+import torch
+from builders import Written
+from states_in_memory import in_memory
+
+from eagle_parity.comparison.accumulator import Accumulator
+from eagle_parity.comparison.alignment import Aligner, Lost, boundary_candidate
+from eagle_parity.comparison.block_numbers import SUBTRACTED_BELOW, BlockNumbers
+from eagle_parity.comparison.pairing import PrefixIndex, pair_sequences, read_ids
+from eagle_parity.numerics.arithmetic import Arithmetic, Compiled, WholeArrays
+from eagle_parity.numerics.rows import row_errors, token_neighbours
+
+WAYS = [WholeArrays, Compiled]
+WIDTH = 96
+KNOWN = (boundary_candidate(3), boundary_candidate(4))
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("size", [0.0, 1e-6, 1e-3, SUBTRACTED_BELOW, 0.3, 3.0])
+def test_errors_of_any_size(way: type[Arithmetic], size: float) -> None:
+    generator = torch.Generator().manual_seed(0)
+    x = torch.randn(50, 2000, generator=generator)
+    y = x + size * torch.randn(50, 2000, generator=generator)
+    numbers = BlockNumbers([y, x], [(0, 1)], way())
+    assert torch.allclose(numbers.errors(0, 1), row_errors(y, x), rtol=1e-4, atol=1e-12)
+    assert torch.allclose(numbers.subtract(0, 1), row_errors(y, x), rtol=1e-5, atol=1e-12)
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_zero_and_missing_rows(way: type[Arithmetic]) -> None:
+    expected = torch.tensor([[0.0], [0.0], [math.nan], [1.0], [math.nan]])
+    rows = torch.tensor([[0.0], [1.0], [1.0], [math.nan], [math.nan]])
+    numbers = BlockNumbers([rows, expected], [(0, 1)], way())
+    for errors in (numbers.errors(0, 1), numbers.subtract(0, 1)):
+        assert errors[:2].tolist() == [0.0, math.inf]
+        assert errors[2:].isnan().all()
+    assert numbers.finite_NT.tolist() == [[True, True, True, False, False], [True, True, False, True, False]]
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_rows_of_one_token(way: type[Arithmetic]) -> None:
+    ids = torch.tensor([7, 5, 7, 7, 9])
+    table = {5: 1.0, 7: 2.0, 9: 4.0}
+    embedding = torch.tensor([[table[int(i)]] for i in ids])
+    numbers = BlockNumbers([embedding, embedding + torch.arange(5.0)[:, None]], [], way())
+    first, second, same = token_neighbours(ids)
+    assert numbers.neighbour_errors(0, first, second)[same].tolist() == [0.0, 0.0]
+    assert numbers.neighbour_errors(0, first, second)[~same].tolist() == [1.0, 1.0]
+    assert numbers.neighbour_errors(1, first, second)[same].tolist() == pytest.approx([1.0, 0.25])
+
+
+def measured(arithmetic: Arithmetic, dtype: torch.dtype) -> list[object]:
+    """A comparison of three sequences: a long one, one with sinks and rows that are no numbers, a short one."""
+    generator = torch.Generator().manual_seed(0)
+    trained, live, reference = [], [], []
+    for tokens in (900, 300, 5):
+        slots = [torch.randn(tokens, WIDTH, generator=generator) for _ in range(3)]
+        slots[1] += slots[0]  # neighbouring layers are alike
+        noisy = [slot + 0.01 * torch.randn(tokens, WIDTH, generator=generator) for slot in slots]
+        ids = torch.randint(0, 40, (tokens,), generator=generator)
+        for state in (*slots, *noisy):
+            state[0] *= 400
+        if tokens == 300:
+            noisy[1][7] = math.nan
+            noisy[2][250:290] *= 300  # more than can be sinks
+        trained.append(Written(ids, [slot.to(dtype) for slot in slots[:2]], last_state=slots[2].to(dtype)))
+        live.append(Written(ids, [slot.to(dtype) for slot in (noisy[1], noisy[0])], last_state=noisy[2].to(dtype)))
+        reference.append(Written(ids, [slot.to(dtype) for slot in slots[:2]]))
+    sides = in_memory(trained), in_memory(live), in_memory(reference)
+    aligner = Aligner(
+        trained=sides[0],
+        live=sides[1],
+        reference=sides[2],
+        reference_index=PrefixIndex(read_ids(sides[2])[0]),
+        reference_boundaries=(3, 4),
+        noise=sides[1],
+        noise_index=PrefixIndex(read_ids(sides[1])[0]),
+        embedding=None,
+    )
+    accumulator = Accumulator(sides[0], sides[1], KNOWN, 0.15, arithmetic)
+    for pair in pair_sequences(sides[0], sides[1]).pairs:
+        aligned = aligner.align(pair)
+        assert not isinstance(aligned, Lost)
+        accumulator.update(aligned)
+    last = accumulator.trained_last.compute(), accumulator.live_last.compute()
+    found: list[object] = msgspec.to_builtins([accumulator.tokens, accumulator.slots(), last])
+    return found
+
+
+def close(one: object, two: object, where: str = "") -> None:
+    if isinstance(one, list | tuple):
+        assert isinstance(two, list | tuple), where
+        assert len(one) == len(two), where
+        for place, (first, second) in enumerate(zip(one, two, strict=True)):
+            close(first, second, f"{where}.{place}")
+    elif isinstance(one, dict):
+        assert isinstance(two, dict)
+        assert list(one) == list(two), where
+        for key in one:
+            if key != "errors":  # counts of bins: a row at an edge may be on either side
+                close(one[key], two[key], f"{where}.{key}")
+    elif isinstance(one, float):
+        assert two == pytest.approx(one, rel=0.012), where  # a bin
+    else:
+        assert one == two, where
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float32, torch.float16])
+def test_both_ways_say_the_same(dtype: torch.dtype) -> None:
+    exact = measured(WholeArrays(), dtype)
+    close(exact, measured(Compiled(), dtype))
+    slots = exact[1]
+    assert isinstance(slots, list)
+    assert slots[0]["pair"]["sink_rows"] >= 3
+    assert slots[0]["live"]["non_finite_rows"] == 1
+    assert slots[1]["live"]["candidates"][0]["trained_slot"] in {0, None}
