@@ -634,6 +634,16 @@ def test_a_loss_mask_comes_with_its_rows(server: RecordingServer, tmp_path: Path
     assert load_file(tmp_path / "live" / "conditions" / "prefix" / file)["loss_mask"].tolist() == [1, 1]
 
 
+def test_an_input_that_one_rank_lacks_is_not_known(server: RecordingServer, tmp_path: Path) -> None:
+    def lose() -> None:
+        for part in server.spool.glob("*/tp1-*-draft.safetensors"):
+            part.unlink()
+
+    server.fetched = lose
+    manifest = record(server, tmp_path / "live").manifest
+    assert {sequence.draft_input for sequence in manifest.sequences} == {"absent"}
+
+
 def test_an_input_of_the_head_that_differs_is_kept(server: RecordingServer, tmp_path: Path) -> None:
     server.kinds = ("aux",)
     capture = record(server, tmp_path / "absent")
