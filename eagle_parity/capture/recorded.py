@@ -101,7 +101,7 @@ class _Recording:
         self.architectures = sent.architectures or _names(self.config.get("architectures"))
         version = name_of(_mapping(self.facts.get("engine")).get("version") or sent.version or "unknown")
         self.settings: dict[str, bool | int | float | str | None] = {
-            name_of(name): value
+            name_of(name): value if not isinstance(value, int) or abs(value) <= 2**62 else name_of(value)
             for name, value in _mapping(self.facts.get("server")).items()
             if isinstance(value, bool | int | float | str)
         }
