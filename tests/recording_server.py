@@ -135,7 +135,7 @@ class RecordingServer:
             new_tokens,
             drafts=4,
             draft_tokens=12,
-            accepted_tokens=new_tokens - 4,
+            accepted_tokens=max(0, new_tokens - 4),
             output_ids=output,
         )
 

@@ -11,6 +11,10 @@ from eagle_parity.capture.format import Name, Text
 
 _RANK_NAME = re.compile(r"[a-z0-9.]{1,40}")
 
+_Count = Annotated[int, msgspec.Meta(ge=0, le=2**62)]
+_Integer = Annotated[int, msgspec.Meta(ge=-(2**63), le=2**62)]
+"""Beyond it nothing is a number of a server's, and not every one is a float."""
+
 
 class LiveRank(msgspec.Struct, frozen=True, kw_only=True):
     """One worker of the server, as it described itself.
@@ -27,7 +31,7 @@ class LiveRank(msgspec.Struct, frozen=True, kw_only=True):
         skipped: rows that it saw and did not store, by reason.
     """
 
-    name: Annotated[str, msgspec.Meta(pattern=f"^{_RANK_NAME.pattern}$")]
+    name: Annotated[str, msgspec.Meta(pattern=rf"^{_RANK_NAME.pattern}\Z")]
     group: Name
     group_size: Annotated[int, msgspec.Meta(ge=1, le=65_536)]
     parallel: dict[Name, int]
@@ -62,12 +66,12 @@ class Acceptance(msgspec.Struct, frozen=True, kw_only=True):
         other_traffic: whether they include requests that weren't the capture's.
     """
 
-    drafts: int
-    accepted_tokens: int
-    output_tokens: int
+    drafts: _Count
+    accepted_tokens: _Count
+    output_tokens: _Count
     source: Text
     other_traffic: bool
-    draft_tokens: int | None = None
+    draft_tokens: _Count | None = None
 
     @property
     def length(self) -> float | None:
@@ -110,7 +114,7 @@ class LiveRecording(msgspec.Struct, frozen=True, kw_only=True):
     draft_class: Text | None = None
     layer_set: dict[Name, list[int]] | None = None
     draft_config: dict[str, Any] | None = None
-    settings: dict[Name, bool | int | float | str | None] = {}
+    settings: dict[Name, bool | _Integer | float | str | None] = {}
     variants: dict[Name, Text] = {}
     ranks: list[LiveRank] = []
     incomplete: list[IncompleteSequence] = []

@@ -11,7 +11,7 @@ from eagle_parity.capture.manifest import Manifest
 from eagle_parity.errors import InputError
 from eagle_parity.files import write_atomically
 from eagle_parity.input_files import NOTHING_THERE, read_bounded, why_no_file
-from eagle_parity.quoting import one_line
+from eagle_parity.quoting import one_line, quoted
 
 MAX_MANIFEST_BYTES = 256 * 1024 * 1024
 """A sequence's entry is about 200 bytes, of eight ranks 320: room for 800,000 of them, and no more is parsed."""
@@ -93,6 +93,14 @@ def check_manifest(path: Path, manifest: Manifest) -> None:
     files = {sequence.file for sequence in manifest.sequences}
     if len(names) < len(manifest.sequences) or len(files) < len(manifest.sequences):
         raise InputError(path, "two sequences of one name or one file", expected="every sequence named once")
+    if manifest.live is not None:
+        described = {rank.name for rank in manifest.live.ranks}
+        named = {rank for sequence in manifest.sequences for rank in sequence.ranks}
+        if not named <= described:
+            unknown = quoted(min(named - described))
+            raise InputError(path, f"a sequence of rank {unknown}", expected="ranks that the section live describes")
+        if len(described) < len(manifest.live.ranks):
+            raise InputError(path, "two ranks of one name", expected="every rank described once")
     for file in files:
         if not FILE_NAME.fullmatch(file):
             # Also what keeps a manifest from naming files outside its folder.

@@ -101,7 +101,7 @@ class _Recording:
         self.architectures = sent.architectures or _names(self.config.get("architectures"))
         version = name_of(_mapping(self.facts.get("engine")).get("version") or sent.version or "unknown")
         self.settings: dict[str, bool | int | float | str | None] = {
-            name_of(name): value
+            name_of(name): value if not isinstance(value, int) or abs(value) <= 2**62 else name_of(value)
             for name, value in _mapping(self.facts.get("server")).items()
             if isinstance(value, bool | int | float | str)
         }
@@ -284,6 +284,8 @@ class _Recording:
         assembled = own.read()
         inputs = {rank: own.draft_input_state(assembled.slots, normed=self._is_normed), **inputs}
         wrong = next((name for name, state in inputs.items() if state == "differs"), None)
+        # Of a rank with a draft, which recorded no input of it whole, nothing is known, whatever others got.
+        unseen = next((name for name, state in inputs.items() if state == "absent" and self._has_draft(name)), None)
         generated = own.sampled_ids is not None
         first_position = len(request.token_ids) - (0 if generated else len(own.token_ids))
         mask = None if generated else request.loss_mask
@@ -294,13 +296,16 @@ class _Recording:
             last_state=assembled.last_state,
             loss_mask=None if mask is None else _tensor(mask[first_position:]),
             draft_input=None if wrong is None else located[wrong].draft_input(),
-            draft_input_is=None if self.is_reference else inputs[wrong or rank],
+            draft_input_is=None if self.is_reference else inputs[wrong or unseen or rank],
             rank=rank,
             sampled_ids=own.sampled_ids,
             first_position=first_position,
             modes=own.modes,
             forwards=own.forwards,
         )
+
+    def _has_draft(self, rank: str) -> bool:
+        return bool(self.parts.ranks[rank].facts.get("draft"))
 
     @property
     def _is_normed(self) -> bool:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import tempfile
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, NamedTuple, Self
 
@@ -283,16 +285,15 @@ def check_output(folder: str | Path, *, overwrite: bool) -> None:
     """Whether a capture may be written there, asked before anything is computed.
 
     Raises:
-        InputError: it isn't a directory, isn't empty and ``overwrite`` is false, or holds a manifest.json that isn't a
-            capture's (other tools use that name too).
+        InputError: it isn't a directory, can't be made or written to, isn't empty and ``overwrite`` is false, or holds
+            a manifest.json that isn't a capture's (other tools use that name too).
     """
     folder = Path(folder)
     try:
-        content = os.listdir(folder)  # noqa: PTH208  names are all that is needed
-    except FileNotFoundError:
-        return
-    except OSError as error:
-        raise InputError(folder, error.strerror or str(error), expected="a directory to write a capture to") from error
+        content = _content(folder)
+    except (OSError, ValueError) as error:  # the latter of a NUL in it
+        found = getattr(error, "strerror", None) or str(error)
+        raise InputError(folder, found, expected="a directory to write a capture to") from error
     if MANIFEST_NAME in content and not is_capture(folder):
         raise InputError(
             folder,
@@ -303,3 +304,21 @@ def check_output(folder: str | Path, *, overwrite: bool) -> None:
     if content and not overwrite:
         what = "holds a capture already" if is_capture(folder) else "not empty"
         raise InputError(folder, what, expected="an empty directory", remedy="choose another one or pass --overwrite")
+
+
+def _content(folder: Path) -> list[str]:
+    """The names in a folder in which a file can be made; one that isn't there is made for that, and goes again.
+
+    Raises:
+        OSError, ValueError: none can.
+    """
+    made = [parent for parent in (folder, *folder.parents) if not os.path.lexists(parent)]
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        content = os.listdir(folder)  # noqa: PTH208  names are all that is needed
+        with tempfile.TemporaryFile(dir=folder):
+            return content
+    finally:
+        for parent in made:
+            with suppress(OSError):
+                parent.rmdir()

@@ -31,7 +31,8 @@ def run(subject: RecordingSubject) -> Outcomes:
         yield Skip(check=CHECK.name, reason=f"{name}: {reason}")
     for condition in recording.conditions:
         if condition.not_compared is not None:
-            yield Skip(check=CHECK.name, reason=f"{condition.name}: {condition.not_compared}")
+            # The capture has it, by its own word: what can't be looked at is no pass.
+            yield Skip(check=CHECK.name, reason=f"{condition.name}: {condition.not_compared}", blocks_verdict=True)
             continue
         if condition.unpaired or condition.unreadable:
             yield Skip(

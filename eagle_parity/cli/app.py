@@ -15,6 +15,7 @@ from typer.core import TyperCommand
 
 from eagle_parity import __version__
 from eagle_parity.cli import COMMANDS, GROUPS
+from eagle_parity.cli.interrupt import Interrupt
 from eagle_parity.cli.streams import discard, is_of_stdout, mend_streams, say_on_stderr, write_stdout
 from eagle_parity.errors import ParityError, UsageError
 from eagle_parity.results import ExitStatus
@@ -128,8 +129,10 @@ def call(arguments: Sequence[str]) -> int:
     """
     debug = "--debug" in arguments or bool(os.environ.get("EAGLE_PARITY_DEBUG"))
     arguments = [argument for argument in arguments if argument != "--debug"]
+    interrupt = Interrupt()
     try:
-        status = app(args=list(arguments), prog_name="eagle-parity", standalone_mode=False)
+        with interrupt:
+            status = app(args=list(arguments), prog_name="eagle-parity", standalone_mode=False)
     except ParityError as error:
         if debug:
             raise
@@ -146,6 +149,8 @@ def call(arguments: Sequence[str]) -> int:
     except Exception as error:  # the last stop: a bug is told in one line
         if debug or is_of_stdout(error):
             raise
+        if interrupt.came and _usage_error(error) is None:
+            return INTERRUPTED  # it hit a library while that was being imported, and what is half there fails later
         return _fail_by(error)
     return status if isinstance(status, int) else 0
 

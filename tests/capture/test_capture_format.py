@@ -244,3 +244,18 @@ def test_names_and_texts_that_a_manifest_can_hold(tmp_path: Path, value: object)
         write_one(opened, str(value))
     assert read_manifest(tmp_path).tokens == 3
     assert len(text_of(value)) <= 8192
+
+
+@pytest.mark.parametrize("name", ["/proc/new/folder", "/dev/null", "link", "file/new", "a" * 300, "nul\0"])
+def test_what_can_t_be_written_to_is_told_before_anything_is_computed(tmp_path: Path, name: str) -> None:
+    (tmp_path / "link").symlink_to(tmp_path / "nothing" / "there")
+    (tmp_path / "file").write_text("x")
+    with pytest.raises(InputError, match="a directory to write a capture to"):
+        check_output(tmp_path / name, overwrite=True)
+    assert {path.name for path in tmp_path.iterdir()} == {"link", "file"}
+
+
+def test_looking_at_an_output_leaves_nothing(tmp_path: Path) -> None:
+    check_output(tmp_path / "a" / "b", overwrite=False)
+    check_output(tmp_path, overwrite=False)
+    assert list(tmp_path.iterdir()) == []

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import stat
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -23,6 +24,7 @@ from eagle_parity.errors import InputError
 from eagle_parity.findings import Finding
 from eagle_parity.inspection import inspect_path
 from eagle_parity.readers import open_hidden_states
+from eagle_parity.results import Skip
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -634,6 +636,16 @@ def test_a_loss_mask_comes_with_its_rows(server: RecordingServer, tmp_path: Path
     assert load_file(tmp_path / "live" / "conditions" / "prefix" / file)["loss_mask"].tolist() == [1, 1]
 
 
+def test_an_input_that_one_rank_lacks_is_not_known(server: RecordingServer, tmp_path: Path) -> None:
+    def lose() -> None:
+        for part in server.spool.glob("*/tp1-*-draft.safetensors"):
+            part.unlink()
+
+    server.fetched = lose
+    manifest = record(server, tmp_path / "live").manifest
+    assert {sequence.draft_input for sequence in manifest.sequences} == {"absent"}
+
+
 def test_an_input_of_the_head_that_differs_is_kept(server: RecordingServer, tmp_path: Path) -> None:
     server.kinds = ("aux",)
     capture = record(server, tmp_path / "absent")
@@ -700,3 +712,53 @@ def test_an_output_that_isn_t_empty_is_refused_before_anything_is_sent(server: R
     with pytest.raises(InputError, match="not empty"):
         record(server, tmp_path / "live")
     assert server.sent == []
+
+
+@pytest.mark.parametrize(
+    ("changed", "told"),
+    [
+        ({"ranks": []}, "a sequence of rank"),
+        ({"ranks": "first"}, "a sequence of rank"),
+        ({"ranks": "twice"}, "two ranks of one name"),
+        ({"ranks": "line"}, "not a capture's manifest"),
+        ({"acceptance": {"drafts": -1}}, "not a capture's manifest"),
+        ({"acceptance": {"accepted_tokens": 10**400}}, "not a capture's manifest"),
+        ({"settings": {"temperature": 10**400}}, "not a capture's manifest"),
+    ],
+)
+def test_a_manifest_that_contradicts_itself(
+    server: RecordingServer, tmp_path: Path, changed: dict[str, Any], told: str
+) -> None:
+    record(server, tmp_path / "live")
+    path = tmp_path / "live" / "manifest.json"
+    manifest = json.loads(path.read_text())
+    live = manifest["live"]
+    ranks = live["ranks"]
+    line = [{**rank, "name": f"{rank['name']}\n"} for rank in ranks]
+    made = {"first": ranks[:1], "twice": ranks * 2, "line": line}
+    for key, value in changed.items():
+        if isinstance(value, dict):
+            live[key] = {**live[key], **value}
+        else:
+            live[key] = made[value] if isinstance(value, str) else value
+    path.write_text(json.dumps(manifest))
+    with pytest.raises(InputError, match=told):
+        read_manifest(tmp_path / "live")
+
+
+def test_numbers_of_a_server_that_nobody_can_hold(server: RecordingServer, tmp_path: Path) -> None:
+    server.facts = {"server": {"seed": 10**30, "other": -(10**30), "good": 7}}
+    live = record(server, tmp_path / "live").manifest.live
+    assert live.settings == {"seed": str(10**30), "other": str(-(10**30)), "good": 7, "temperature": 0.0}
+
+
+def test_a_condition_that_the_manifest_names_and_isn_t_there_is_no_pass(
+    server: RecordingServer, tmp_path: Path
+) -> None:
+    server.chunk = 4
+    record(server, tmp_path / "live", conditions=("chunk",))
+    shutil.rmtree(tmp_path / "live" / "conditions" / "chunk")
+    outcomes = judge_recording(open_hidden_states(tmp_path / "live", role="live"))
+    (skip,) = [one for one in outcomes if isinstance(one, Skip) and one.check == "live-conditions"]
+    assert skip.blocks_verdict
+    assert "no such file" in skip.reason

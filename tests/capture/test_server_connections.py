@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import json
 import threading
+import time
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import TYPE_CHECKING, Any
@@ -173,6 +174,18 @@ def test_an_answer_without_an_end(
         answers[path] = (200, {}, (b"x" * 65536 for _ in iter(int, 1)))
     with pytest.raises(InputError, match="longer than 1 MiB"):
         connect(answers.url)
+
+
+def test_an_answer_that_comes_a_byte_now_and_then(answers: Answers, monkeypatch: pytest.MonkeyPatch) -> None:
+    def drip() -> Iterator[bytes]:
+        for _ in range(200):
+            time.sleep(0.02)
+            yield b" "
+
+    monkeypatch.setattr(connection_module, "ANSWER_SECONDS", 0.2)
+    answers["/server_info"] = (200, {}, drip())
+    with pytest.raises(NoAnswerError, match="its end had not come"):
+        SglangServer(answers.url)
 
 
 def test_an_answer_that_unpacks_without_an_end(answers: Answers, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -613,7 +626,7 @@ def test_spools_that_can_t_be_one(answers: Answers, tmp_path: Path, spool: str) 
 
 
 @pytest.mark.parametrize(
-    ("value", "count"), [(3, 3), (-1, None), (2**53, None), (True, None), ("3", None), (3.0, None)]
+    ("value", "count"), [(3, 3), (-1, None), (2**40, None), (True, None), ("3", None), (3.0, None)]
 )
 def test_counts_that_are_none(value: object, count: int | None) -> None:
     assert count_of({"a": value}, "a") == count

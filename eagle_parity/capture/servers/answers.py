@@ -10,8 +10,8 @@ if TYPE_CHECKING:
 
 _ID_LIMIT = 2**31
 """No vocabulary is larger; what is, is no id."""
-_COUNT_LIMIT = 2**53
-"""No server counts so far; beyond it JSON readers lose digits."""
+_COUNT_LIMIT = 2**40
+"""No server counts so far; what does can't be added up within what a manifest holds."""
 
 
 def count_of(meta: Mapping[str, Any], *names: str) -> int | None:

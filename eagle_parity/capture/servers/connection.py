@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from typing import TYPE_CHECKING, Any
 
 from eagle_parity.capture.servers.server import NoAnswerError
@@ -119,11 +120,14 @@ class Connection:
     def _send(self, method: str, path: str, **arguments: Any) -> httpx.Response:
         import httpx
 
+        until = time.monotonic() + ANSWER_SECONDS
         try:
             with self._client.stream(method, path, **arguments) as response:
                 content = bytearray()
                 for piece in response.iter_bytes():
                     content += piece
+                    if time.monotonic() > until:  # a byte now and then ends no wait for a byte
+                        raise httpx.ReadTimeout(f"its end had not come after {ANSWER_SECONDS:.0f} seconds")
                     if len(content) > MAX_ANSWER_BYTES:
                         raise InputError(
                             self.url, f"its answer to {method} {path} is longer than {MAX_ANSWER_BYTES >> 20} MiB"

@@ -141,7 +141,8 @@ class Counters:
         """What was counted between the two readings; None where the server was started anew between them."""
         from eagle_parity.capture.live_recording import Acceptance
 
-        if later.drafts < self.drafts or later.accepted_tokens < self.accepted_tokens:
+        pairs = ((getattr(self, name), getattr(later, name)) for name in ("drafts", "draft_tokens", "accepted_tokens"))
+        if any(after < before for before, after in pairs):
             return None
         return Acceptance(
             drafts=later.drafts - self.drafts,
