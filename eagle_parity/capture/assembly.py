@@ -18,7 +18,7 @@ from eagle_parity.capture.rank_record import RankRecord, read_record
 from eagle_parity.capture.spool.files import BOUNDARY_KEY, PART_NAME, RECORD_NAME
 from eagle_parity.errors import InputError
 from eagle_parity.quoting import one_line
-from eagle_parity.wiring import EMBEDDING
+from eagle_parity.wiring import EMBEDDING, MAX_BOUNDARIES
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -115,7 +115,7 @@ class LocatedRank:
     def beside(self) -> list[int]:
         """The boundaries that were recorded beside the slots."""
         names = (name for name in self._rows.states if _BESIDE.fullmatch(name))
-        return sorted(int(name.removeprefix(BOUNDARY_KEY)) for name in names)
+        return sorted(map(_boundary_of, names))
 
     @property
     def has_last_state(self) -> bool:
@@ -125,6 +125,18 @@ class LocatedRank:
         """
         stored = self._rows.states.get(_LAST_STATE)
         return stored is not None and stored == self._rows.states[self._slots[0].name]._replace(width=self.hidden_size)
+
+    def lacks_last_state(self, *, beside: bool) -> str | None:
+        """Why a last state isn't among the states, where one was recorded, or ``beside`` by another rank."""
+        stored = self._rows.states.get(_LAST_STATE)
+        if self.has_last_state or (stored is None and not beside):
+            return None
+        if stored is None:
+            return "no last state, which another rank has"
+        if stored.width != self.hidden_size and stored.width % self.hidden_size == 0:
+            return None  # the slots are shares of the hidden dimension: that is what has to be told
+        dtype = _DTYPES.get(stored.dtype, stored.dtype)
+        return f"its last state, {stored.width} {dtype} a row, has no place beside {self.kind}"
 
     def read(self) -> AssembledRank:
         """The states. Where they are a share of the rows, they are given as they are.
@@ -322,6 +334,10 @@ class SessionParts:
 
         try:
             part = open_part(path, kind)
+            layers = _num_layers(self.ranks[rank])
+            beyond = [name for name in part.states if _BESIDE.fullmatch(name) and _boundary_of(name) > layers]
+            if beyond:
+                raise ValueError(f"{beyond[0]}, of a target of {layers} layers")  # noqa: TRY301
         except (SafetensorError, OSError, ValueError, TypeError, KeyError, RuntimeError) as error:
             self.ranks[rank].unreadable.append(f"{path.name} can't be read ({one_line(error)})")
             return
@@ -375,6 +391,16 @@ def _slot_places(rows: RequestRows, hidden_size: int | None) -> tuple[_SlotPlace
     if slots != [f"slot.{index}" for index in range(len(slots))]:
         return f"its slots are {', '.join(slots[:MAX_RUNS_NAMED])}" + (", ..." if len(slots) > MAX_RUNS_NAMED else "")
     return tuple(_SlotPlace(name) for name in slots)
+
+
+def _boundary_of(name: str) -> int:
+    return int(name.removeprefix(BOUNDARY_KEY))
+
+
+def _num_layers(record: RankRecord) -> int:
+    target = record.facts.get("target")
+    layers = target.get("num_layers") if isinstance(target, dict) else None
+    return layers if isinstance(layers, int) else MAX_BOUNDARIES
 
 
 def _hidden_size(record: RankRecord | None) -> int | None:

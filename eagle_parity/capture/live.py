@@ -96,7 +96,9 @@ def capture_live(
     with tempfile.TemporaryDirectory(prefix="eagle-parity-") as copy:
         folder = _reach(server, sent, Path(copy), Path(output))
         parts = _settled(server, sent, folder, Path(copy))
-        manifest = write_recording(sent, parts, output, engine=engine, overwrite=overwrite)
+        # Kept until the capture is written: the parts stay in the spool, so an interrupted command can be finished.
+        sent.save(output)
+        manifest = write_recording(sent, parts, output, engine=engine, overwrite=True)
         server.discard(sent.session)
         # What was sent of an earlier capture, whose parts were out of reach then.
         (Path(output) / REQUESTS_NAME).unlink(missing_ok=True)

@@ -105,6 +105,7 @@ class LiveRecording(msgspec.Struct, frozen=True, kw_only=True):
         acceptance: None where the server counts nothing.
         conditions: what was recorded beside, each in ``conditions/<condition>/``.
         skipped_conditions: what was asked for and could not be, with the reason.
+        not_written: by rank, what it recorded and has no place in the capture, or lacks beside the others.
     """
 
     server: Text
@@ -121,3 +122,4 @@ class LiveRecording(msgspec.Struct, frozen=True, kw_only=True):
     acceptance: Acceptance | None = None
     conditions: list[Name] = []
     skipped_conditions: dict[Name, Text] = {}
+    not_written: dict[Name, Text] = {}

@@ -107,6 +107,7 @@ class _Recording:
         }
         options = tuple(sorted(options_of(sent.engine, self.settings).items()))
         self.settings["temperature"] = sent.temperature
+        self.not_written: dict[str, str] = {}
         self.engine = parse_engine(engine) if engine else EngineName(sent.engine, version, options)
 
     @property
@@ -282,6 +283,10 @@ class _Recording:
         """The rank whose states any capture has, and the head's input of whichever rank got another one."""
         own = located[rank]
         assembled = own.read()
+        for name, other in located.items():
+            reason = other.lacks_last_state(beside=own.has_last_state and name != rank)
+            if reason is not None:
+                self.not_written.setdefault(name, text_of(f"{request.name}: {reason}"))
         inputs = {rank: own.draft_input_state(assembled.slots, normed=self._is_normed), **inputs}
         wrong = next((name for name, state in inputs.items() if state == "differs"), None)
         # Of a rank with a draft, which recorded no input of it whole, nothing is known, whatever others got.
@@ -326,6 +331,7 @@ class _Recording:
             ranks=[_live_rank(record) for record in self.parts.ranks.values()],
             incomplete=list(incomplete),
             acceptance=self.sent.acceptance,
+            not_written=dict(self.not_written),
         )
 
     def fulfilled(self, condition: Condition) -> list[tuple[SentRequest, int]]:

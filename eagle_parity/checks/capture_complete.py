@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 def run(subject: RecordingSubject) -> Outcomes:
     """One finding: an error where a hook failed, a warning where what is there is whole and something is missing."""
     recording = subject.recording
+    for rank, reason in recording.not_written.items():
+        yield Skip(check=CHECK.name, reason=f"rank {rank}, {reason}")
     failed = {rank.name: rank.failures for rank in recording.ranks if rank.failures}
     limits = {rank.name: rank.limit for rank in recording.ranks if rank.limit is not None}
     missing = recording.incomplete_count

@@ -53,6 +53,7 @@ def run(subject: RecordingSubject) -> Outcomes:
             ],
             "shapes": inputs.widths,
             "unreadable": [{"name": name, "reason": reason} for name, reason in inputs.unreadable],
+            "unreadable_count": max(inputs.unreadable_count, len(inputs.unreadable)),
         },
         slot=chunks[0].chunk if len(chunks) == 1 else None,
     )

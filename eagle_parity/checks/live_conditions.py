@@ -38,7 +38,7 @@ def run(subject: RecordingSubject) -> Outcomes:
             yield Skip(
                 check=CHECK.name,
                 reason=f"{condition.name}: {condition.unpaired} sequence(s) of it aren't those of the main capture, "
-                f"{len(condition.unreadable)} can't be read",
+                f"{max(condition.unreadable_count, len(condition.unreadable))} can't be read",
             )
         dependent = [slot for slot in condition.slots if _depends(slot, subject)]
         if dependent:

@@ -22,6 +22,7 @@ from eagle_parity.cli.live_options import (
     version_of,
 )
 from eagle_parity.cli.live_result import conclude_live
+from eagle_parity.cli.options import Format
 from eagle_parity.cli.spread import spread
 from eagle_parity.cli.streams import say_on_stderr
 from eagle_parity.errors import InputError, UsageError
@@ -72,7 +73,7 @@ def capture_sglang(
     from eagle_parity.capture.servers.sglang import SglangServer
 
     if live.launch_flags or export_hook is not None:
-        return prepare_sglang(Launch(live.engine, live.spool, live.boundaries, live.target, export_hook))
+        return prepare_sglang(_launch(live, shown, export_hook))
     asked = _asked(live, "sglang")
     if from_parts is not None:
         return _finish_from_parts(from_parts, live, shown, asked)
@@ -91,8 +92,19 @@ def capture_vllm(live: LiveOptions, *, shown: ShownOptions) -> int:
     from eagle_parity.capture.servers.vllm import VllmServer
 
     if live.launch_flags:
-        return prepare_vllm(Launch(live.engine, live.spool, live.boundaries, live.target))
+        return prepare_vllm(_launch(live, shown))
     return _record(VllmServer, "vllm", live, shown, _asked(live, "vllm"))
+
+
+def _launch(live: LiveOptions, shown: ShownOptions, export_hook: str | None = None) -> Launch:
+    """What a server is started with is for a shell.
+
+    Raises:
+        UsageError: another format is asked for.
+    """
+    if shown.format is not Format.TERMINAL:
+        raise UsageError(f"--format {shown.format.value}: --launch-flags and --export-hook print words for a shell")
+    return Launch(live.engine, live.spool, live.boundaries, live.target, export_hook, live.overwrite)
 
 
 def _asked(live: LiveOptions, engine: str) -> AskedBoundaries | None:

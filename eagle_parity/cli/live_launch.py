@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import os
+from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from eagle_parity.cli.live_options import AUTO, parse_asked, version_of
 from eagle_parity.cli.streams import say_on_stderr, write_stdout
-from eagle_parity.errors import UsageError
+from eagle_parity.errors import InputError, UsageError
 from eagle_parity.files import write_atomically
 from eagle_parity.reporters.escaping import visible
 from eagle_parity.results import ExitStatus
@@ -23,6 +25,7 @@ class Launch(NamedTuple):
     boundaries: str | None
     target: str | None
     export_hook: str | None = None
+    overwrite: bool = False
 
     def reference(self, name: str) -> ReferenceLaunch | None:
         """The launch that records a reference, where that is asked for."""
@@ -57,7 +60,7 @@ def prepare_sglang(launch: Launch) -> int:
     reference = launch.reference("sglang")
     exported = launch.export_hook is not None
     if launch.export_hook is not None:
-        write_atomically(launch.export_hook, launching.exported_sglang_hook().encode())
+        _export(launch.export_hook, launching.exported_sglang_hook().encode(), overwrite=launch.overwrite)
         say_on_stderr(
             f"# {visible(launch.export_hook)}: its folder goes to PYTHONPATH of the server, where the file has to be"
             f" called {launching.EXPORTED_NAME}\n"
@@ -84,8 +87,36 @@ def prepare_vllm(launch: Launch) -> int:
     return int(ExitStatus.PARITY)
 
 
+def _export(path: str, hook: bytes, *, overwrite: bool) -> None:
+    """Writes the hook, over no file but an earlier export of the same.
+
+    Raises:
+        InputError: another file is there, or it can't be written.
+    """
+    if not overwrite and os.path.lexists(path) and not _holds(path, hook):
+        raise InputError(path, "already there", expected="a free name", remedy="choose another one or --overwrite")
+    write_atomically(path, hook)
+
+
+def _holds(path: str, content: bytes) -> bool:
+    try:
+        with Path(path).open("rb") as file:
+            return file.read(len(content) + 1) == content
+    except OSError:
+        return False
+
+
 def _say_release(launch: Launch, name: str) -> None:
-    """On stderr, for which release it is, where nobody has named one."""
+    """On stderr, for which release it is, where nobody has named one, or one that isn't known."""
+    from eagle_parity.engines import BY_NAME
+
+    version = version_of(launch.engine, name)
+    known = BY_NAME[name].versions
+    if version is not None and version not in known:
+        say_on_stderr(
+            f"# {name} {visible(version)} is no release whose rules are known ({known[0]} to {known[-1]}): these are"
+            " the flags of the nearest one\n"
+        )
     if launch.engine == AUTO:
         say_on_stderr(f"# for the newest release that is known; --engine {name}@VERSION names another\n")
 

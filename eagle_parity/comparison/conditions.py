@@ -10,6 +10,7 @@ import torch
 
 from eagle_parity.capture.format import GENERATE
 from eagle_parity.comparison.alignment import BLOCK_ROWS
+from eagle_parity.comparison.ranks import MeasuredRanks, measure_ranks
 from eagle_parity.comparison.recording import Condition, ConditionSlot
 from eagle_parity.comparison.states import json_number
 from eagle_parity.errors import InputError
@@ -126,12 +127,18 @@ def _measure(live: LiveCapture, states: HiddenStates, name: str, bad_row_distanc
         for pair in pairs:
             pair.update(sequence_name, first_position, main.slots[pair.slot], sequence.slots[pair.slot])
     slots = [measured for pair in pairs if (measured := pair.compute()) is not None]
+    ranks = MeasuredRanks([], [], []) if manifest is None else measure_ranks(manifest, other)
     return Condition(
         name=name,
         slots=slots,
         unpaired=unpaired,
         unreadable=unreadable[:MAX_PLACES],
+        unreadable_count=len(unreadable),
         not_compared=None if slots else "no sequence of it has the token ids of one of the main capture",
+        rank_slots=ranks.slots,
+        rank_tokens=ranks.tokens,
+        rank_unreadable=ranks.unreadable[:MAX_PLACES],
+        rank_unreadable_count=len(ranks.unreadable),
     )
 
 

@@ -99,6 +99,7 @@ def measure_draft_inputs(live: LiveCapture, states: HiddenStates) -> DraftInputs
         widths=dict(widths.most_common(MAX_EXAMPLES)),
         chunks=[chunk.compute() for chunk in chunks if chunk.rows],
         unreadable=unreadable[:MAX_EXAMPLES],
+        unreadable_count=len(unreadable),
     )
 
 

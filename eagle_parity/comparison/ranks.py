@@ -11,13 +11,14 @@ from typing import TYPE_CHECKING
 import torch
 
 from eagle_parity.comparison.alignment import BLOCK_ROWS
-from eagle_parity.comparison.recording import Place, RankAgreement, RankSlot
+from eagle_parity.comparison.recording import Place, RankAgreement, RankSlot, RankTokens
 from eagle_parity.comparison.states import json_number
 from eagle_parity.hidden_states import Unreadable
 from eagle_parity.numerics.histogram import ErrorHistograms
 from eagle_parity.numerics.rows import row_errors
 
 if TYPE_CHECKING:
+    from eagle_parity.capture.manifest import CapturedSequence
     from eagle_parity.hidden_states import HiddenStates, Rows
     from eagle_parity.readers.live_capture import LiveCapture
 
@@ -33,6 +34,7 @@ class RankPair:
     rank: str
     first_rank: str
     dtype: str
+    first_dtype: str | None = None
     rows: int = 0
     differing: int = 0
     sequences: int = 0
@@ -44,6 +46,8 @@ class RankPair:
     def update(self, name: str, tokens: int, first: Rows, other: Rows, *, first_position: int = 0) -> RankPair:
         """Adds one sequence of so many tokens, block by block; its first row stands at ``first_position``."""
         self.sequences += 1
+        if first.dtype != other.dtype and self.first_dtype is None:
+            self.dtype, self.first_dtype = other.dtype, first.dtype
         if other.tokens != tokens or first.tokens != tokens or other.hidden_size != first.hidden_size:
             self.shares = self.shares or f"[{other.tokens}, {other.hidden_size}] for {tokens} tokens"
         if other.hidden_size != first.hidden_size:
@@ -68,6 +72,8 @@ class RankPair:
 
     def merge(self, other: RankPair) -> RankPair:
         """Adds what another has seen of other sequences."""
+        if self.first_dtype is None and other.first_dtype is not None:
+            self.dtype, self.first_dtype = other.dtype, other.first_dtype
         self.rows += other.rows
         self.differing += other.differing
         self.sequences += other.sequences
@@ -93,15 +99,66 @@ class RankPair:
             sequences=self.sequences,
             differing_sequences=self.differing_sequences,
             dtype=self.dtype,
+            first_dtype=self.first_dtype or self.dtype,
             shares=self.shares,
         )
 
 
+@dataclass
+class RankTokensPair:
+    """What one rank computed against what the first one did, as a state that grows by sequences."""
+
+    rank: str
+    first_rank: str
+    tokens: int = 0
+    differing: int = 0
+    sequences: int = 0
+    differing_sequences: int = 0
+    first: Place | None = None
+    chosen: tuple[int | None, int | None] = (None, None)
+
+    def update(self, entry: CapturedSequence, first_T: torch.Tensor, other_T: torch.Tensor) -> RankTokensPair:
+        """Adds one sequence's token ids."""
+        tokens = min(len(first_T), len(other_T))
+        differs_T = first_T[:tokens] != other_T[:tokens]
+        differing = int(differs_T.sum()) + max(len(first_T), len(other_T)) - tokens
+        self.sequences += 1
+        self.tokens += tokens
+        self.differing += differing
+        if not differing:
+            return self
+        self.differing_sequences += 1
+        if self.first is None:
+            at = int(differs_T.nonzero()[0]) if differs_T.any() else tokens
+            self.first = Place(sequence=entry.name, position=entry.first_position + at)
+            self.chosen = _token_at(other_T, at), _token_at(first_T, at)
+        return self
+
+    def compute(self) -> RankTokens:
+        """The measurement."""
+        return RankTokens(
+            rank=self.rank,
+            first_rank=self.first_rank,
+            tokens=self.tokens,
+            differing=self.differing,
+            sequences=self.sequences,
+            differing_sequences=self.differing_sequences,
+            first=self.first,
+            token=self.chosen[0],
+            first_token=self.chosen[1],
+        )
+
+
+def _token_at(ids_T: torch.Tensor, at: int) -> int | None:
+    return int(ids_T[at]) if at < len(ids_T) else None
+
+
 @dataclass(frozen=True)
 class MeasuredRanks:
-    """What the pass over all ranks gave: a measurement a slot, and the files that can't be read."""
+    """What the pass over all ranks gave: a measurement a slot and one a rank, and the files that can't be read."""
 
     slots: list[RankSlot]
+    tokens: list[RankTokens]
     unreadable: list[tuple[str, str]]
 
 
@@ -113,6 +170,7 @@ def measure_ranks(live: LiveCapture, states: HiddenStates) -> MeasuredRanks:
         states: the same, opened: the first rank of each sequence.
     """
     pairs: dict[tuple[int, str, str], RankPair] = {}
+    texts: dict[tuple[str, str], RankTokensPair] = {}
     unreadable: list[tuple[str, str]] = []
     for entry in live.manifest.sequences:
         ranks = live.ranks_of(entry)
@@ -131,14 +189,19 @@ def measure_ranks(live: LiveCapture, states: HiddenStates) -> MeasuredRanks:
                 reason = f"{len(other.slots)} slots, where rank {ranks[0]} has {len(first.slots)}"
                 unreadable.append((other.name, reason))
                 continue
+            if first.token_ids is None or other.token_ids is None:
+                unreadable.append((other.name, "no token ids, so that nothing tells whether it is the same text"))
+                continue
+            text = texts.setdefault((rank, ranks[0]), RankTokensPair(rank, ranks[0]))
+            text.update(entry, first.token_ids, other.token_ids)
             for slot, (mine, theirs) in enumerate(zip(first.slots, other.slots, strict=True)):
                 pair = pairs.setdefault((slot, rank, ranks[0]), RankPair(slot, rank, ranks[0], theirs.dtype))
-                pair.update(entry.name, tokens, mine, theirs)
+                pair.update(entry.name, tokens, mine, theirs, first_position=entry.first_position)
     slots = [
         RankSlot(slot=slot, ranks=[pair.compute() for (at, _, _), pair in sorted(pairs.items()) if at == slot])
         for slot in sorted({slot for slot, _, _ in pairs})
     ]
-    return MeasuredRanks(slots, unreadable)
+    return MeasuredRanks(slots, [text.compute() for _, text in sorted(texts.items())], unreadable)
 
 
 def differing_rows(first_TD: torch.Tensor, other_TD: torch.Tensor) -> torch.Tensor:

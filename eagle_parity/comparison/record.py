@@ -51,6 +51,7 @@ def measure_recording(
         num_layers=live.manifest.target.num_layers,
         ranks=_ranks(live),
         rank_slots=ranks.slots,
+        rank_tokens=ranks.tokens,
         rank_unreadable=ranks.unreadable[:MAX_EXAMPLES],
         rank_unreadable_count=len(ranks.unreadable),
         draft_inputs=measure_draft_inputs(live, states),
@@ -58,6 +59,7 @@ def measure_recording(
         conditions=measure_conditions(live, states, bad_row_distance),
         generation=measure_generation(live),
         skipped_conditions={plain(name): _told(reason) for name, reason in recording.skipped_conditions.items()},
+        not_written={plain(name): _told(reason) for name, reason in recording.not_written.items()},
     )
 
 

@@ -58,6 +58,7 @@ class RankAgreement(msgspec.Struct, frozen=True, kw_only=True):
         differing_sequences: with a differing row.
         shares: of shapes, where the rank doesn't hold a whole state: ``[20, 576] of [39, 576]``.
         dtype: as stored.
+        first_dtype: of the first rank's, in the first sequence where that is another one; the same otherwise.
     """
 
     slot: int
@@ -72,7 +73,37 @@ class RankAgreement(msgspec.Struct, frozen=True, kw_only=True):
     sequences: int
     differing_sequences: int
     dtype: str
+    first_dtype: str | None = None
     shares: str | None = None
+
+    @property
+    def is_in_another_dtype(self) -> bool:
+        """Whether some sequence's states are of another dtype than the first rank's."""
+        return self.first_dtype is not None and self.first_dtype != self.dtype
+
+
+class RankTokens(msgspec.Struct, frozen=True, kw_only=True):
+    """The token ids of one rank against those of the first rank of its group: what each of them computed.
+
+    Attributes:
+        rank, first_rank: their names.
+        tokens: that both have.
+        differing: of these, and what one of them has more.
+        sequences: that were compared.
+        differing_sequences: with another token, or another number of them.
+        first: where the first one is.
+        token, first_token: what each has there; None where it has none.
+    """
+
+    rank: str
+    first_rank: str
+    tokens: int
+    differing: int
+    sequences: int
+    differing_sequences: int
+    first: Place | None
+    token: int | None
+    first_token: int | None
 
 
 class ResidualFit(msgspec.Struct, frozen=True, kw_only=True):
@@ -155,7 +186,8 @@ class DraftInputs(msgspec.Struct, frozen=True, kw_only=True):
         examples: some of those that differ.
         widths: of stored ones that aren't as wide as the slots together, and how many sequences have them.
         chunks: of those that are.
-        unreadable: name and reason.
+        unreadable: some of those that can't be read: name and reason.
+        unreadable_count: all of them.
     """
 
     states: dict[str, int]
@@ -163,6 +195,7 @@ class DraftInputs(msgspec.Struct, frozen=True, kw_only=True):
     widths: dict[str, int] = {}
     chunks: list[DraftChunk] = []
     unreadable: list[tuple[str, str]] = []
+    unreadable_count: int = 0
 
 
 class RuleVariant(msgspec.Struct, frozen=True, kw_only=True):
@@ -239,15 +272,22 @@ class Condition(msgspec.Struct, frozen=True, kw_only=True):
         name: see there.
         slots: empty where nothing could be compared.
         unpaired: sequences of it that the main capture doesn't have.
-        unreadable: name and reason.
+        unreadable: some of those that can't be read: name and reason.
+        unreadable_count: all of them.
         not_compared: why nothing was.
+        rank_slots, rank_tokens, rank_unreadable, rank_unreadable_count: the ranks under it, as those of the capture.
     """
 
     name: str
     slots: list[ConditionSlot] = []
     unpaired: int = 0
     unreadable: list[tuple[str, str]] = []
+    unreadable_count: int = 0
     not_compared: str | None = None
+    rank_slots: list[RankSlot] = []
+    rank_tokens: list[RankTokens] = []
+    rank_unreadable: list[tuple[str, str]] = []
+    rank_unreadable_count: int = 0
 
 
 class TokenDivergence(msgspec.Struct, frozen=True, kw_only=True):
@@ -313,6 +353,7 @@ class Recording(msgspec.Struct, frozen=True, kw_only=True):
         num_layers: N.
         ranks: the workers.
         rank_slots: empty where there is one rank.
+        rank_tokens: what each rank but the first of its group computed.
         rank_unreadable: some of the ranks' files that can't be read: name and reason.
         rank_unreadable_count: all of them.
         draft_inputs: of the head.
@@ -320,6 +361,7 @@ class Recording(msgspec.Struct, frozen=True, kw_only=True):
         conditions: that were recorded.
         generation: what was generated, where that was recorded.
         skipped_conditions: conditions that could not be, with the reason.
+        not_written: by rank, what it recorded and isn't in the capture.
     """
 
     engine: str
@@ -331,6 +373,7 @@ class Recording(msgspec.Struct, frozen=True, kw_only=True):
     num_layers: int
     ranks: list[RecordedRank]
     rank_slots: list[RankSlot] = []
+    rank_tokens: list[RankTokens] = []
     rank_unreadable: list[tuple[str, str]] = []
     rank_unreadable_count: int = 0
     draft_inputs: DraftInputs
@@ -338,3 +381,4 @@ class Recording(msgspec.Struct, frozen=True, kw_only=True):
     conditions: list[Condition] = []
     generation: GeneratedTokens | None = None
     skipped_conditions: dict[str, str] = {}
+    not_written: dict[str, str] = {}

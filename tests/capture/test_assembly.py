@@ -326,6 +326,20 @@ def test_a_last_state_of_another_dtype_has_no_place_beside_the_slots(recorder: R
     assert (located.has_last_state, located.read().last_state) == (False, None)
 
 
+@pytest.mark.parametrize(("boundary", "readable"), [(8, True), (9, False), (511, False)])
+def test_a_boundary_beyond_the_layers_spoils_its_part_alone(
+    recorder: Recorder, boundary: int, *, readable: bool
+) -> None:
+    recorder.forward([(1, 0, 3)])
+    write_part(recorder, good() | {f"boundary.{boundary}": torch.zeros(3, HIDDEN)}, {"requests": "[0]"})
+    parts = SessionParts(recorder.folder)
+    assert isinstance(parts.locate("tp0", 0, 3), LocatedRank) is readable
+    assert isinstance(parts.locate("tp0", 1, 3), LocatedRank)
+    failures = parts.ranks["tp0"].failures
+    assert bool(failures) is not readable
+    assert readable or f"boundary.{boundary}, of a target of 8 layers" in failures[0]
+
+
 def test_rows_of_no_request_are_left_out(recorder: Recorder) -> None:
     write_part(recorder, good() | {"request": torch.tensor([0, 5, -1])}, {"requests": "[0]"})
     assert str(refused(recorder)) == "no rows of positions 1 to 2"

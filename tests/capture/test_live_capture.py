@@ -19,6 +19,7 @@ from eagle_parity.capture.manifest_file import read_manifest
 from eagle_parity.capture.prompts import SkippedSequence, TokenSequence
 from eagle_parity.capture.sending import REQUESTS_NAME, THE_REST, read_sent
 from eagle_parity.capture.servers.server import Counters
+from eagle_parity.capture.writer import CaptureWriter
 from eagle_parity.comparison.record import judge_recording
 from eagle_parity.errors import InputError
 from eagle_parity.findings import Finding
@@ -184,6 +185,29 @@ def test_parts_out_of_reach_are_finished_from_a_copy(server: RecordingServer, tm
     sent = read_sent(tmp_path / "live")
     copy = (server.spool / sent.session).rename(tmp_path / "a copy")
     capture = capture_from_parts(copy, tmp_path / "live")
+    assert (capture.manifest.complete, capture.manifest.tokens) == (True, 13)
+    assert not (tmp_path / "live" / REQUESTS_NAME).exists()
+
+
+def test_an_interrupt_while_writing_leaves_what_finishes_it(
+    server: RecordingServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Ctrl-C behind the first sequence: the parts lie in the spool, and what was sent in the output."""
+    write, written = CaptureWriter.write, list[str]()
+
+    def interrupted(writer: CaptureWriter, name: str, *arguments: Any, **options: Any) -> None:
+        if written:
+            raise KeyboardInterrupt
+        written.append(name)
+        write(writer, name, *arguments, **options)
+
+    monkeypatch.setattr(CaptureWriter, "write", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        record(server, tmp_path / "live")
+    monkeypatch.setattr(CaptureWriter, "write", write)
+    assert not read_manifest(tmp_path / "live").complete
+    sent = read_sent(tmp_path / "live")
+    capture = capture_from_parts(server.spool / sent.session, tmp_path / "live")
     assert (capture.manifest.complete, capture.manifest.tokens) == (True, 13)
     assert not (tmp_path / "live" / REQUESTS_NAME).exists()
 

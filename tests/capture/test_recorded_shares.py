@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import weakref
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 import pytest
@@ -16,9 +17,13 @@ from eagle_parity.capture.sending import Sent, SentRequest
 from eagle_parity.capture.spool.folder import read_token
 from eagle_parity.capture.spool.request_ids import new_session, request_id
 from eagle_parity.capture.spool.worker import Spool
+from eagle_parity.comparison.record import judge_recording
 from eagle_parity.errors import InputError
+from eagle_parity.readers import open_hidden_states
+from eagle_parity.results import Skip
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from pathlib import Path
 
 TOKENS, HIDDEN, RANKS = 5, 4, 3
@@ -30,7 +35,12 @@ def room(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def recorded(
-    folder: Path, *, width: int, max_tokens: int = 100, wrong_input_of: int | None = None
+    folder: Path,
+    *,
+    width: int,
+    max_tokens: int = 100,
+    wrong_input_of: int | None = None,
+    last_states: Mapping[str, torch.Tensor | None] = MappingProxyType({}),
 ) -> tuple[Sent, SessionParts]:
     """A session of one request on each rank: slots of some width, the last state whole, and what the head got."""
     session = new_session()
@@ -41,7 +51,8 @@ def recorded(
         spool.describe(session, {"parallel": parallel, "target": {"hidden_size": HIDDEN, "num_layers": 8}})
         rows = torch.arange(TOKENS)
         slots = {f"slot.{slot}": torch.randn(TOKENS, width) for slot in range(2)}
-        tensors = {"token_ids": rows, "positions": rows, **slots, "last_state": torch.randn(TOKENS, HIDDEN)}
+        last = last_states.get(f"tp{rank}", torch.randn(TOKENS, HIDDEN))
+        tensors = {"token_ids": rows, "positions": rows, **slots, **({} if last is None else {"last_state": last})}
         spool.write("aux", tensors, marks, [slice(0, TOKENS)], mode="EXTEND")
         got = torch.cat(list(slots.values()), dim=1) + (rank == wrong_input_of)
         head = {"token_ids": rows, "positions": rows, "draft_input": got}
@@ -61,6 +72,26 @@ def test_shares_of_the_hidden_dimension_go_without_the_last_state(
     assert manifest["last_state"] == last_state
     assert manifest["target"]["hidden_size"] == width
     assert manifest["sequences"][0]["ranks"] == ["tp0", "tp1", "tp2"]
+
+
+@pytest.mark.parametrize(
+    ("last_states", "told"),
+    [
+        ({"tp1": None}, {"tp1": "one: no last state, which another rank has"}),
+        ({"tp1": torch.zeros(TOKENS, HIDDEN, dtype=torch.bfloat16)}, {"tp1": "one: its last state, 4 bfloat16 a row"}),
+        ({"tp0": torch.zeros(TOKENS, HIDDEN + 1)}, {"tp0": "one: its last state, 5 float32 a row, has no place"}),
+        ({}, {}),
+    ],
+)
+def test_a_last_state_that_has_no_place_is_told(
+    tmp_path: Path, last_states: dict[str, torch.Tensor | None], told: dict[str, str]
+) -> None:
+    sent, parts = recorded(tmp_path / "spool", width=HIDDEN, last_states=last_states)
+    write_recording(sent, parts, tmp_path / "live", engine=None, overwrite=False)
+    outcomes = judge_recording(open_hidden_states(tmp_path / "live", role="live"))
+    skips = [o.reason for o in outcomes if isinstance(o, Skip) and o.check == "capture-complete"]
+    assert len(skips) == len(told)
+    assert all(any(reason.startswith(f"rank {rank}, {text}") for reason in skips) for rank, text in told.items())
 
 
 def test_what_stopped_the_hook_is_told(tmp_path: Path) -> None:

@@ -298,3 +298,20 @@ def test_the_hook_as_one_file(tool: Tool, tmp_path: Path) -> None:
     assert all(line.startswith("# ") for line in err.splitlines())
     status, _, err = tool("sglang", "--export-hook", str(tmp_path / "no" / "such" / "folder.py"))
     assert (status, len(err.strip().splitlines())) == (2, 1)
+
+
+def test_the_hook_replaces_no_other_file(tool: Tool, tmp_path: Path) -> None:
+    path = tmp_path / "notes.py"
+    path.write_text("mine")
+    status, out, err = tool("sglang", "--export-hook", str(path))
+    assert (status, out, path.read_text(), "--overwrite" in err) == (2, "", "mine", True)
+    assert tool("sglang", "--export-hook", str(path), "--overwrite")[0] == 0
+    assert tool("sglang", "--export-hook", str(path))[0] == 0  # the same once more
+
+
+@pytest.mark.parametrize("engine", ["sglang", "vllm"])
+def test_flags_are_for_a_shell_and_of_a_release(tool: Tool, engine: str) -> None:
+    status, out, err = tool(engine, "--launch-flags", "--format", "json")
+    assert (status, out, "words for a shell" in err) == (2, "", True)
+    _, _, err = tool(engine, "--launch-flags", "--engine", f"{engine}@0.99.0")
+    assert "no release whose rules are known" in err

@@ -6,16 +6,17 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 import torch
-from live_captures import RankedSequence, Server, rank, write_live
+from live_captures import RankedSequence, Server, rank, write_condition, write_live
 from real_states import TRAINED
 from states_in_memory import TensorRows
 
 from eagle_parity.capture.transformers import ReferenceForward
+from eagle_parity.capture.writer import RankIds
 from eagle_parity.comparison.diff import DiffInputs, diff_captures
 from eagle_parity.comparison.judge import rejudge
 from eagle_parity.comparison.ranks import RankPair
 from eagle_parity.comparison.record import judge_recording
-from eagle_parity.findings import Finding
+from eagle_parity.findings import Finding, Severity
 from eagle_parity.readers import open_hidden_states
 from eagle_parity.results import Result, Verdict, decode_result, encode_result
 
@@ -305,6 +306,84 @@ def test_a_missing_rank(real: RealStates, tmp_path: Path) -> None:
 def test_a_rank_that_lacks_sequences(real: RealStates, tmp_path: Path) -> None:
     folder = write(tmp_path / "c", real, lambda text, s: both(text, s) if text else {"tp0": s})
     assert only(compare(real, folder), "rank-missing").evidence["sequences_missing"] == {"tp1": 1}
+
+
+# Other texts, other dtypes, and conditions ------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("states_differ", [False, True])
+def test_a_rank_with_other_token_ids(real: RealStates, tmp_path: Path, *, states_differ: bool) -> None:
+    """One rank's ids are another text's; whether its states are, decides nothing."""
+    ids = real.token_ids[0]
+    other = ids.clone()
+    other[4] += 1
+    states = [real.states["bfloat16"][0][b].clone() for b in TRAINED]
+    theirs = spoil_rows(states, [4]) if states_differ else [state.clone() for state in states]
+    sequence = RankedSequence("text 0", ids, {"tp0": states, "tp1": theirs}, rank_ids={"tp1": RankIds(other)})
+    finding = only(compare(real, write_live(tmp_path / "c", [sequence])), "rank-divergence")
+    assert f"rank tp1 has other token ids than rank tp0: 1 of {len(ids)}" in finding.message
+    assert "first in text 0, position 4" in finding.message
+    assert ("their states are equal all the same" in finding.message) is not states_differ
+    (told,) = finding.evidence["token_ids"]
+    assert (told["token"], told["first_token"], told["differing"]) == (int(other[4]), int(ids[4]), 1)
+    assert (finding.rank, bool(finding.evidence["ranks"])) == (1, states_differ)
+
+
+def test_a_rank_with_fewer_token_ids(real: RealStates, tmp_path: Path) -> None:
+    ids = real.token_ids[0]
+    states = [real.states["bfloat16"][0][b].clone() for b in TRAINED]
+    ranks = {"tp0": states, "tp1": [state[:-2].clone() for state in states]}
+    sequence = RankedSequence("text 0", ids, ranks, rank_ids={"tp1": RankIds(ids[:-2])})
+    finding = only(compare(real, write_live(tmp_path / "c", [sequence])), "rank-divergence")
+    assert finding.evidence["token_ids"][0]["differing"] == 2
+    assert finding.evidence["token_ids"][0]["token"] is None
+
+
+def test_equal_states_in_another_dtype_are_a_warning(real: RealStates, tmp_path: Path) -> None:
+    def split(text: int, slots: list[torch.Tensor]) -> dict[str, list[torch.Tensor]]:
+        return {**both(text, slots), "tp1": [slot.float() for slot in slots]}
+
+    result = compare(real, write(tmp_path / "c", real, split))
+    (finding,) = result.findings
+    assert (finding.name, finding.severity, result.verdict) == ("rank-divergence", Severity.WARNING, Verdict.PASS)
+    assert "Rank tp1 holds slot 0 in float32, rank tp0 in bfloat16" in finding.message
+    assert "to the last bit" not in finding.message
+    assert finding.remedy == "Start every rank with the same --dtype."
+
+
+def test_ranks_that_differ_under_a_condition_alone(real: RealStates, tmp_path: Path) -> None:
+    folder = write(tmp_path / "c", real, both)
+    ids, states = real.token_ids[0], [real.states["bfloat16"][0][b].clone() for b in TRAINED]
+    good, bad = {"tp0": states, "tp1": states}, {"tp0": states, "tp1": spoil_rows(states, [9])}
+    write_condition(folder, "chunk", [RankedSequence("text 0", ids, good)])
+    assert names(compare(real, folder)) == []
+    write_condition(folder, "batch", [RankedSequence("text 0", ids, bad)])
+    finding = only(compare(real, folder), "rank-divergence")
+    assert finding.message.startswith("batch: slot 0: 1 of")
+    assert "first in text 0, position 9" in finding.message
+    assert "computed alone, the ranks agree on these prompts" in finding.message
+    assert finding.evidence["conditions"] == ["batch"]
+    assert {entry["condition"] for entry in finding.evidence["ranks"]} == {"batch"}
+
+
+def test_shares_under_a_condition_alone(real: RealStates, tmp_path: Path) -> None:
+    folder = write(tmp_path / "c", real, both)
+    ids, states = real.token_ids[0], [real.states["bfloat16"][0][b].clone() for b in TRAINED]
+    half = len(ids) // 2
+    shares = {"tp0": [s[:half].clone() for s in states], "tp1": [s[half:].clone() for s in states]}
+    write_condition(folder, "batch", [RankedSequence("text 0", ids, shares)])
+    finding = only(compare(real, folder), "rank-divergence")
+    assert "(conditions/batch)" in finding.message
+
+
+def test_a_broken_file_of_a_rank_under_a_condition(real: RealStates, tmp_path: Path) -> None:
+    folder = write(tmp_path / "c", real, both)
+    ids, states = real.token_ids[0], [real.states["bfloat16"][0][b].clone() for b in TRAINED]
+    write_condition(folder, "batch", [RankedSequence("text 0", ids, {"tp0": states, "tp1": states})])
+    (folder / "conditions/batch/ranks/tp1/sequence_000000.safetensors").write_bytes(b"no states")
+    result = compare(real, folder)
+    assert (names(result), result.verdict) == ([], Verdict.INCONCLUSIVE)
+    assert any(skip.blocks_verdict and skip.reason.startswith("batch: 1 file(s) of ranks") for skip in result.skipped)
 
 
 # By itself, and hostile ---------------------------------------------------------------------------------------------

@@ -26,6 +26,10 @@ def recording_blocks(recording: Recording, acceptance: object) -> list[Block]:
 def _lines(recording: Recording) -> Iterator[Entry]:
     names = compact([rank.name for rank in recording.ranks])
     yield Entry(Cell("ranks"), names)
+    for rank in recording.rank_tokens:
+        if rank.differing:
+            told = f"{rank.rank} has other token ids than {rank.first_rank}: {rank.differing:,} of {rank.tokens:,}"
+            yield Entry(Cell("token ids"), told, Tone.BAD)
     agreements = [rank for slot in recording.rank_slots for rank in slot.ranks]
     if agreements:
         differing = sum(rank.differing for rank in agreements)
