@@ -353,6 +353,15 @@ UNEXPLAINED_DIFFERENCE = _error(
     "Give more to compare with: --reference, --target; then report the case.",
 )
 
+DISTRIBUTION_DRIFT = _warning(
+    "EP225",
+    "distribution-drift",
+    "The numbers of some dimensions are distributed otherwise",
+    "Two parts of a set are further apart than parts of it that are chosen at random: other texts, another target,"
+    " another layer, or another release that wrote them.",
+    "Look at what changed between the parts: the source of the texts first, then the writer and its options.",
+)
+
 RANK_PARTIAL = _error(
     "EP301",
     "rank-partial",
@@ -423,6 +432,36 @@ UNREADABLE_SHARD = _error(
     "Truncated, corrupt, unsafe or of an unknown layout. The others were read.",
     "Make the file again, or remove it.",
 )
+ROW_COUNT = _error(
+    "EP502",
+    "row-count",
+    "A sequence has another number of states than of tokens",
+    "Which state belongs to which token can't be known: the head would be trained on pairs that don't belong together.",
+    "Make the file again; a writer that was stopped leaves such ones.",
+)
+MIXED_LAYOUT = _error(
+    "EP503",
+    "mixed-layout",
+    "The files of one set are of several layouts",
+    "Other layouts, numbers of slots, hidden sizes or dtypes in one folder are the outputs of several runs. A trainer"
+    " reads one of them, or takes the last state of one for a slot of the other.",
+    "Keep each run's files in a folder of their own.",
+)
+EMPTY_MASK = _warning(
+    "EP504",
+    "empty-mask",
+    "A sequence's loss mask leaves no token to train on",
+    "The sequence is computed and read in every epoch and teaches nothing. Where many are like that, the chat template"
+    " or the assistant's mark doesn't fit the data.",
+    "Look at the template by which the mask was made.",
+)
+DUPLICATE_SEQUENCE = _warning(
+    "EP505",
+    "duplicate-sequence",
+    "Sequences of equal token ids",
+    "They weigh more than the others, and one that is in the evaluation too makes that too good.",
+    "Remove them, or say that it is meant.",
+)
 MISDECLARED_WIRING = _error(
     "EP506",
     "misdeclared-wiring",
@@ -462,6 +501,7 @@ FINDINGS: tuple[FindingKind, ...] = (
     NON_FINITE,
     PRECISION_DRIFT,
     UNEXPLAINED_DIFFERENCE,
+    DISTRIBUTION_DRIFT,
     RANK_PARTIAL,
     RANK_SHARDED,
     RANK_DIVERGENCE,
@@ -471,6 +511,10 @@ FINDINGS: tuple[FindingKind, ...] = (
     CAPTURE_INCOMPLETE,
     PREFIX_DEPENDENT,
     UNREADABLE_SHARD,
+    ROW_COUNT,
+    MIXED_LAYOUT,
+    EMPTY_MASK,
+    DUPLICATE_SEQUENCE,
     MISDECLARED_WIRING,
 )
 

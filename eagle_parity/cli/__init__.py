@@ -19,6 +19,7 @@ from eagle_parity.cli.explain import explain
 from eagle_parity.cli.ids import ids
 from eagle_parity.cli.inspect import inspect
 from eagle_parity.cli.report import report
+from eagle_parity.cli.scan import scan
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -27,6 +28,7 @@ COMMANDS: dict[str, Callable[..., object]] = {
     "check-config": check_config,
     "ids": ids,
     "diff-captures": diff_captures,
+    "scan": scan,
     "inspect": inspect,
     "report": report,
     "checks": checks,

@@ -42,3 +42,45 @@ def show_progress(waiting: str, *, total: int | None = None, quiet: bool = False
             started += 1
 
         yield step
+
+
+@contextmanager
+def show_files(total: int, *, quiet: bool = False) -> Iterator[Callable[[int, int], None]]:
+    """A progress line on stderr with rate and time left; nothing where that is no terminal or ``quiet`` is set.
+
+    Args:
+        total: the number of files.
+        quiet: show nothing.
+
+    Yields:
+        A function to call with the files and bytes that are done.
+    """
+    if quiet or not sys.stderr.isatty():
+        yield lambda _files, _bytes: None
+        return
+    import time
+
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+    columns = (
+        TextColumn("scanning"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TextColumn("files, {task.fields[rate]}"),
+        TimeRemainingColumn(),
+    )
+    with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
+        task = progress.add_task("scanning", total=total, rate="")
+        began = time.monotonic()
+        first: tuple[int, int] | None = None
+
+        def done(files: int, size: int) -> None:
+            nonlocal first
+            if first is None:  # of a scan that goes on, what was done before says nothing of its rate
+                first = files, size
+            seconds = max(time.monotonic() - began, 1e-3)
+            per_second = (files - first[0]) / seconds, (size - first[1]) / seconds / 1e6
+            progress.update(task, completed=files, rate="{:,.0f} files/s, {:,.0f} MB/s".format(*per_second))
+
+        yield done

@@ -22,6 +22,7 @@ SECTIONS: Mapping[str, str] = {
     "engines": "engines",
     "ids": "ids",
     "capture": "capture",
+    "scan": "scan",
 }
 """The module of each command that has a section: imported when it is shown, as a run shows one."""
 
