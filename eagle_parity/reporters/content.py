@@ -28,7 +28,7 @@ from eagle_parity.reporters.document import (
     Tone,
     rest,
 )
-from eagle_parity.reporters.sections import INFORMING, section_of
+from eagle_parity.reporters.sections import INFORMING, PASSING, section_of
 from eagle_parity.reporters.values import blocks, pairs
 from eagle_parity.reporters.wirings import has_wirings, wirings_table
 from eagle_parity.results import Verdict, outcome_key
@@ -139,7 +139,8 @@ def _sentence(result: Result) -> str:
             return f"{blocking.check} couldn't be judged: {blocking.reason.rstrip('.')}{told}."
         return f"Nothing was judged{told}."
     skipped = f"; {_plural(len(result.skipped), 'check')} skipped" if result.skipped else ""
-    return f"Parity holds for what was judged{told}{skipped}."
+    passed = PASSING.get(result.command, "Parity holds for what was judged")
+    return f"{passed}{told}{skipped}."
 
 
 def count_findings(findings: Iterable[Finding]) -> str:

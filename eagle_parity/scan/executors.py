@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 
 AHEAD = 2
 """Parts a worker that are begun before their turn: what they found waits in memory."""
-ATTEMPTS = 2
-"""How often a part may take its process with it before its files are looked at one by one."""
+ATTEMPTS = 1
+"""How often a part may take its process with it once more before its files are looked at one by one."""
 
 
 class Executor(Protocol):

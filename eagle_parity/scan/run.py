@@ -65,7 +65,10 @@ def find_start(listing: Listing, root: str, summary: str | Path | None, *, rows:
     state, progress = read_summary(summary)
     if fresh or progress.complete:
         return Start(SetState())
-    if progress.root != root or progress.rows != rows or progress.listed != digest_of_names(listing):
+    done = [part for part in split(listing.names) if part.number < progress.parts]
+    is_same = (progress.root, progress.rows, progress.listed) == (root, rows, digest_of_names(listing))
+    files = sum(len(part.names) for part in done)
+    if not is_same or (progress.files, len(state.stamps), state.counts.files) != (files, files, files):
         return Start(SetState(), note="the unfinished summary is of another list of files or rows: begun anew")
     changed = sum(
         state.stamps[number] != _stamp_now(listing, listing.names[number]) for number in range(progress.files)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 
 import msgspec
 import numpy as np
@@ -30,6 +30,7 @@ KIND = "eagle-parity scan summary"
 EXPECTED = "a summary that `eagle-parity scan --summary` wrote"
 MAX_METADATA_BYTES = 16 * 1024 * 1024
 _KEY = "scan"
+_Count: TypeAlias = Annotated[int, msgspec.Meta(ge=0, lt=2**62)]
 
 
 class Progress(msgspec.Struct, frozen=True, kw_only=True):
@@ -45,9 +46,9 @@ class Progress(msgspec.Struct, frozen=True, kw_only=True):
     """
 
     root: str
-    rows: int | None
-    parts: int
-    files: int
+    rows: Annotated[int, msgspec.Meta(ge=1)] | None
+    parts: _Count
+    files: _Count
     listed: str
     complete: bool
 
@@ -55,19 +56,19 @@ class Progress(msgspec.Struct, frozen=True, kw_only=True):
 class _Layout(msgspec.Struct, frozen=True, kw_only=True):
     key: LayoutKey
     example: str
-    files: int
+    files: _Count
     measured: bool
-    seen: int = 0
-    group_files: list[int] = []
-    group_rows: list[int] = []
-    ranges: list[tuple[int, int, int]] = []
+    seen: _Count = 0
+    group_files: list[_Count] = []
+    group_rows: list[_Count] = []
+    ranges: list[tuple[_Count, _Count, _Count]] = []
 
 
 class _Content(msgspec.Struct, frozen=True, kw_only=True):
     schema_version: int
     kind: str
     progress: Progress
-    counts: dict[str, int]
+    counts: dict[str, _Count]
     shortest: int | None
     longest: int | None
     problems: dict[str, tuple[int, list[tuple[str, str]]]]

@@ -36,6 +36,9 @@ INFORMING: Mapping[str, str] = {
 }
 """Commands that judge nothing, with the sentence that stands where the others have their verdict."""
 
+PASSING: Mapping[str, str] = {"scan": "Nothing is wrong with what was looked at"}
+"""What a pass is called where no parity was judged."""
+
 
 def section_of(command: str) -> Callable[[Result], list[Block]] | None:
     """What draws a command's measurements; None where they are shown by shape."""
