@@ -45,7 +45,7 @@ def test_any_split_gives_the_same(files: list[tuple[int, int, int]]) -> None:
 
 def test_merging_leaves_the_other_alone() -> None:
     part = SetMoments.zeros(1, 2)
-    part.update(3, sums_of(np.ones((2, 1, 2), np.float32)), np.ones((1, 2)), np.ones((1, 2)))
+    part.update(3, sums_of(np.ones((2, 1, 2), np.float32)), np.ones((1, 2), np.float32), np.ones((1, 2), np.float32))
     part.close_range(5)
     first = SetMoments.zeros(1, 2).merge(part).merge(part)
     assert first.ranges[5].rows == 4

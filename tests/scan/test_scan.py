@@ -140,7 +140,8 @@ def test_drift_between_parts_is_told(scanned: Any, tmp_path: Path) -> None:
     status, result, _ = scanned(folder)
     assert (status, names(result)) == (0, ["distribution-drift"])
     parts = result["findings"][0]["evidence"]["parts"]
-    assert [part["last"] for part in parts] == ["rows_2/hs_224.safetensors", "rows_2/hs_239.safetensors"]
+    assert (parts[0]["to_the_end"], parts[0]["first"]) == (True, "rows_2/hs_210.safetensors")
+    assert result["findings"][0]["message"].startswith("the files from rows_2/hs_210.safetensors on are unlike")
 
 
 # The same, whoever does it ----------------------------------------------------------------------------------------

@@ -53,9 +53,7 @@ def _lines(found: SetMeasurements) -> Iterator[Entry]:
             (pair for part in found.drift for pair in zip(part.distances, part.by_chance, strict=True)),
             key=lambda pair: pair[0],
         )
-        yield _line(
-            "parts", f"{len(found.drift)}, at most {apart:.2f} deviations from the whole ({by_chance:.2f} by chance)"
-        )
+        yield _line("parts", f"at most {apart:.2f} deviations of a dimension apart ({by_chance:.2f} by chance)")
     elif found.no_drift:
         yield _line("parts", f"not compared: {found.no_drift}")
 
