@@ -236,6 +236,7 @@ def _take_same_name(
 ) -> tuple[list[SequenceIds], list[SequenceIds]]:
     by_stem = {_stem(sequence.name): sequence for sequence in live}
     left: list[SequenceIds] = []
+    taken: set[int] = set()
     for sequence in trained:
         other = by_stem.get(_stem(sequence.name))
         length = min(len(sequence.ids), len(other.ids)) if other else 0
@@ -246,10 +247,10 @@ def _take_same_name(
             else:
                 pairs.append(SequencePair(sequence, other, "name", 0, 0, int((~equal).nonzero()[0])))
             del by_stem[_stem(sequence.name)]
-            live = [s for s in live if s is not other]
+            taken.add(id(other))
         else:
             left.append(sequence)
-    return left, live
+    return left, [sequence for sequence in live if id(sequence) not in taken]
 
 
 def _enough(common: int, trained: SequenceIds, live: SequenceIds, *, whole: bool) -> bool:

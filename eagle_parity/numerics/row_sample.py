@@ -97,7 +97,8 @@ class RowSample:
 
     def merge(self, other: RowSample) -> RowSample:
         """Adds what another has of other sequences."""
-        return self.update(other.priorities_N, other.rows_NSH, seen=other.seen)
+        wanted_N = self.wanted(other.priorities_N)
+        return self.update(other.priorities_N[wanted_N], other.rows_NSH[wanted_N], seen=other.seen)
 
     def quantiles(self, shares: npt.ArrayLike) -> npt.NDArray[np.float64]:
         """Quantiles of every dimension: float64 ``[len(shares), S, H]``; NaN of an empty sample."""

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import multiprocessing
+import os
 from collections import deque
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import replace
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -49,6 +50,7 @@ class Processes:
     def __init__(self, workers: int) -> None:
         self._workers = workers
         self._pool: ProcessPoolExecutor | None = None
+        self._others: set[Any] = set()
 
     def run(self, work: PartWork, parts: Iterable[Part]) -> Iterator[tuple[Part, SetState]]:
         """See ``Executor``."""
@@ -70,6 +72,9 @@ class Processes:
                     self._close()
                     for lost in (part, *others):
                         yield lost, self._again(work, lost)
+        except BaseException:
+            self._terminate()
+            raise
         finally:
             self._close()
 
@@ -100,12 +105,20 @@ class Processes:
         if self._pool is None:
             # Spawned, not forked: torch's threads don't survive a fork.
             context = multiprocessing.get_context("spawn")
+            self._others = set(multiprocessing.active_children())
             self._pool = ProcessPoolExecutor(self._workers, mp_context=context, initializer=begin_worker)
         try:
             return self._pool.submit(work, part)
         except BrokenProcessPool:
             self._close()
             return self._submit(work, part)
+
+    def _terminate(self) -> None:
+        """Ends what is running: a part takes minutes, and whoever interrupts waits for none of them."""
+        if self._pool is not None:
+            self._pool.shutdown(wait=False, cancel_futures=True)
+            for process in set(multiprocessing.active_children()) - self._others:
+                process.terminate()
 
     def _close(self) -> None:
         if self._pool is not None:
@@ -116,8 +129,18 @@ class Processes:
 def begin_worker() -> None:
     """One thread a worker, which ends with whoever reads what it finds: Ctrl-C is the driver's to handle."""
     import signal
+    import threading
 
     import torch
 
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     torch.set_num_threads(1)
+    threading.Thread(target=_end_with_parent, daemon=True).start()
+
+
+def _end_with_parent() -> None:
+    """A worker waits for work on a pipe that stays open when the driver is killed."""
+    parent = multiprocessing.parent_process()
+    if parent is not None:
+        parent.join()
+        os._exit(1)

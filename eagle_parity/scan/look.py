@@ -17,9 +17,10 @@ import torch
 
 from eagle_parity.errors import InputError
 from eagle_parity.hidden_states import LastStateRule
-from eagle_parity.numerics.row_sample import CAPACITY, priorities_of
+from eagle_parity.numerics.row_sample import CAPACITY, RowSample, priorities_of
 from eagle_parity.numerics.set_moments import Sums
 from eagle_parity.numerics.sinks import SAMPLED_ROWS, limits_of
+from eagle_parity.quoting import one_line
 from eagle_parity.readers import recognise
 from eagle_parity.readers.containers import UnreadableFileError
 from eagle_parity.readers.sequence import read_sequence
@@ -54,16 +55,13 @@ class Measured:
     Attributes:
         sums: of the rows that are no sinks and have no NaN.
         least_SH, greatest_SH: of the same.
-        priorities_N, rows_NSH: of some of them, which any sample would keep before the others.
-        seen: how many rows there were.
+        sample: of the same.
     """
 
     sums: Sums
     least_SH: Float32
     greatest_SH: Float32
-    priorities_N: npt.NDArray[np.uint64]
-    rows_NSH: Float32
-    seen: int
+    sample: RowSample
 
 
 @dataclass
@@ -112,6 +110,9 @@ def look_at_file(shards: Shards, name: str, *, rows: int | None) -> FileLook:
         return _unreadable(name, before, "it vanished: it was in the list, and is no more")
     except (UnreadableFileError, InputError, OSError) as error:
         return _unreadable(name, before, str(error))
+    except (ValueError, TypeError, RuntimeError, ArithmeticError, MemoryError, LookupError) as error:
+        # A file that no reader foresaw must not end the scan of the others.
+        return _unreadable(name, before, f"can't be looked at ({type(error).__name__}: {one_line(error)})")
     look.counts.files, look.counts.bytes = 1, before.size
     look.stamp = digest_of(before)
     return look
@@ -147,7 +148,7 @@ class _Looker:
         self._sums = Sums.zeros(*shape)
         self._least_SH = np.full(shape, np.inf, np.float32)
         self._greatest_SH = np.full(shape, -np.inf, np.float32)
-        self._sampled: list[tuple[npt.NDArray[np.uint64], Float32]] = []
+        self._sample = RowSample(*shape)
 
     def look(self, source: Source) -> FileLook:
         """At all of them."""
@@ -157,12 +158,9 @@ class _Looker:
             sequence = read_sequence(name, source, recognised.at(index))
             self._add(sequence, index)
         look = self._look
-        if self._sampled:
+        if self._sums.rows:
             self._sums.files = 1
-            priorities_N, rows_NSH = (np.concatenate(list(parts)) for parts in zip(*self._sampled, strict=True))
-            look.measured = Measured(
-                self._sums, self._least_SH, self._greatest_SH, priorities_N, rows_NSH, self._sums.rows
-            )
+            look.measured = Measured(self._sums, self._least_SH, self._greatest_SH, self._sample)
         return look
 
     def _add(self, sequence: StateSequence, index: int) -> None:
@@ -253,8 +251,10 @@ class _Looker:
         np.maximum(self._greatest_SH, block_TSH.amax(0).numpy(), out=self._greatest_SH)
         # Sequences of one file have priorities far apart: the seed is mixed with the index first.
         priorities_T = priorities_of(self._seed ^ (index << 40), positions_T)
-        lowest = np.argsort(priorities_T, kind="stable")[:CAPACITY]
-        self._sampled.append((priorities_T[lowest], block_TSH[torch.from_numpy(lowest)].numpy()))
+        wanted = np.flatnonzero(self._sample.wanted(priorities_T))
+        if len(wanted) > CAPACITY:  # any sample keeps these before the others
+            wanted = wanted[np.argpartition(priorities_T[wanted], CAPACITY)[:CAPACITY]]
+        self._sample.update(priorities_T[wanted], block_TSH[torch.from_numpy(wanted)].numpy(), seen=count)
 
 
 def sample_runs(rows: int, wanted: int) -> list[tuple[int, int]]:

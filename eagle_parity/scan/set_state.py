@@ -176,8 +176,7 @@ class SetState:
         measured = look.measured
         if measured is not None and layout.moments is not None and layout.sample is not None:
             layout.moments.update(group, measured.sums, measured.least_SH, measured.greatest_SH)
-            wanted = layout.sample.wanted(measured.priorities_N)
-            layout.sample.update(measured.priorities_N[wanted], measured.rows_NSH[wanted], seen=measured.seen)
+            layout.sample.merge(measured.sample)
 
     def close_range(self, number: int) -> SetState:
         """Says that all files that were added are of one range; once, when the last one was."""

@@ -82,7 +82,7 @@ def test_a_sink_and_bad_rows_are_in_no_sum(tmp_path: Path) -> None:
         "a.safetensors",
         "2 of 40 rows have NaN or infinity, first at position 7",
     )
-    assert len(found.measured.priorities_N) == 37
+    assert len(found.measured.sample.priorities_N) == 37
 
 
 def test_all_rows_bad(tmp_path: Path) -> None:

@@ -224,6 +224,43 @@ def test_killed_in_the_midst_and_gone_on(scanned: Any, large: Path, whole: Path,
     assert [path.name for path in tmp_path.iterdir() if not path.name.startswith(".")] == ["s"]
 
 
+def test_workers_end_with_a_driver_that_is_killed(large: Path, tmp_path: Path) -> None:
+    summary = tmp_path / "s"
+    program = (
+        "import multiprocessing, os, sys, threading, time; from eagle_parity.scan import run; run.SAVE_SECONDS = 0.0\n"
+        "from eagle_parity.cli.app import run as call\n"
+        "def told():\n"
+        "    while len(multiprocessing.active_children()) < 2: time.sleep(0.01)\n"
+        "    print(*(child.pid for child in multiprocessing.active_children()), flush=True)\n"
+        "if __name__ == '__main__':\n"
+        "    threading.Thread(target=told, daemon=True).start()\n"
+        "    sys.exit(call(sys.argv[1:]))\n"
+    )
+    (tmp_path / "driver.py").write_text(program)
+    command = [sys.executable, str(tmp_path / "driver.py"), "scan", str(large), "--summary", str(summary), "--all"]
+    process = subprocess.Popen([*command, "--workers", "2"], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
+    assert process.stdout is not None
+    workers = [int(number) for number in process.stdout.readline().split()]
+    deadline = time.monotonic() + 120
+    while not summary.exists() and time.monotonic() < deadline:
+        time.sleep(0.01)
+    process.kill()
+    process.wait()
+    process.stdout.close()
+    assert len(workers) == 2
+    while any(map(_runs, workers)) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert not any(map(_runs, workers))
+
+
+def _runs(process: int) -> bool:
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return False
+    return True
+
+
 def test_other_files_or_rows_begin_anew(
     scanned: Any, large: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
