@@ -29,7 +29,6 @@ def measure(settings: Settings) -> Topic:
     files = data.shards(folder)
     size, tokens = size_of(files), settings.shards * data.TOKENS
     command = diff_command(folder)
-    inside = [sys.executable, "-m", "benchmarks.pairs", str(folder)]
     taken: dict[str, list[float]] = {}
 
     def keep(name: str, *numbers: float) -> None:
@@ -45,12 +44,12 @@ def measure(settings: Settings) -> Topic:
         keep("command", ran.seconds, ran.cpu)
 
     def passes() -> None:
-        first, again = json.loads(run(inside).stdout)
+        first, again = compare_inside(folder)
         keep("first", *first)
         keep("again", *again)
 
     steps: list[Callable[[], None]] = [
-        lambda: keep("read", read_seconds(files, READING_THREADS)),
+        lambda: keep("read", *read_seconds(files, READING_THREADS)),
         bare,
         whole,
         passes,
@@ -64,6 +63,7 @@ def measure(settings: Settings) -> Topic:
 
     topic = Topic("pairs", f"{len(files) // 2} shards a side, {size / GB:.2f} GB in all, compared by `diff-captures`")
     topic.add("two threads read the mapped files", "GB/s", [size / s / GB for s in taken["read seconds"]])
+    topic.add("the same: CPU", "CPU s", taken["read cpu"])
     for name, what, note in (
         ("torch", "`import torch` alone", "in each of the next one's"),
         ("command", "the whole command", "start-up, pairing, result as JSON"),
@@ -73,8 +73,18 @@ def measure(settings: Settings) -> Topic:
         topic.add(f"{what}: wall", "s", taken[f"{name} seconds"])
         topic.add(f"{what}: CPU", "CPU s", taken[f"{name} cpu"], note=note)
     for name, what in (("command", "the whole command"), ("again", "the comparison again")):
-        topic.add(f"{what}, to the read", "", ratios(taken[f"{name} seconds"], taken["read seconds"]), asked=ASKED)
+        topic.add(
+            f"{what}, to the read: wall", "", ratios(taken[f"{name} seconds"], taken["read seconds"]), asked=ASKED
+        )
+        topic.add(f"{what}, to the read: CPU", "", ratios(taken[f"{name} cpu"], taken["read cpu"]))
+    topic.notes.append("Where others are busy CPU seconds say more than wall: they aren't waited for.")
     return topic
+
+
+def compare_inside(folder: Path) -> tuple[tuple[float, float], tuple[float, float]]:
+    """Seconds and CPU seconds of the first comparison in a process behind the imports, and of the second one."""
+    first, again = json.loads(run([sys.executable, "-m", "benchmarks.pairs", str(folder)]).stdout)
+    return first, again
 
 
 def main() -> None:

@@ -19,6 +19,7 @@ from benchmarks import data
 from benchmarks.comparing import compare, diff_command
 from benchmarks.figures import Topic, ratios
 from benchmarks.machine import GB, MB, read_seconds, size_of
+from benchmarks.pairs import compare_inside
 from benchmarks.process import IMPORT_TORCH, ROOT, CommandFailedError, Ran, run
 
 if TYPE_CHECKING:
@@ -81,12 +82,14 @@ def measure(settings: Settings) -> Topic:
             topic.absent(peer.name, str(error))
     tool: list[Ran] = []
     bare: list[Ran] = []
-    of_peer: dict[Peer, list[tuple[float, Ran, str]]] = {peer: [] for peer in peers}
+    inside: list[float] = []
+    of_peer: dict[Peer, list[tuple[float, float, Ran, str]]] = {peer: [] for peer in peers}
     broken: dict[Peer, str] = {}
     compare(command, tokens)  # compiles what isn't compiled yet
     for _ in range(settings.rounds if settings.full else 1):
         read_seconds(files, 2)  # uncounted: brings into the page cache what has left it
         tool.append(compare(command, tokens))
+        inside.append(compare_inside(folder)[0][1])
         bare.append(run(IMPORT_TORCH))
         for peer in [peer for peer in peers if peer not in broken]:
             peer_command, files_of = commands[peer]
@@ -97,19 +100,20 @@ def measure(settings: Settings) -> Topic:
     own = [ran.cpu for ran in tool]
     topic.add("`import torch` alone", "CPU s", [ran.cpu for ran in bare], note="in each of the others")
     topic.add("eagle-parity diff-captures", "CPU s", own, note=f"peak {max(ran.peak for ran in tool) / MB:,.0f} MB")
+    topic.add("the first comparison in its process, behind the imports", "CPU s", inside)
     for peer in PEERS:
         if peer in broken:
             topic.absent(peer.name, broken[peer])
         elif of_peer.get(peer):
-            cpu = [seconds for seconds, _, _ in of_peer[peer]]
-            _, ran, said = of_peer[peer][-1]
+            cpu = [whole for whole, _, _, _ in of_peer[peer]]
+            _, _, ran, said = of_peer[peer][-1]
             files_of = commands[peer][1]
             share = "" if files_of == count else f"on {files_of} of {count} files, multiplied; "
             topic.add(peer.name, "CPU s", cpu, note=f"{share}peak {ran.peak / MB:,.0f} MB; {said}")
             asked = f"{peer.asked} at least" if peer.asked else ""
             topic.add(f"{peer.name}, to eagle-parity", "", ratios(cpu, own), asked=asked)
-            without = [(a - b.cpu) / (c - b.cpu) for a, b, c in zip(cpu, bare, own, strict=True)]
-            topic.add(f"{peer.name}, to eagle-parity, both less `import torch`", "", without)
+            behind = [work for _, work, _, _ in of_peer[peer]]
+            topic.add(f"{peer.name}, to eagle-parity, both behind their imports", "", ratios(behind, inside))
         elif peer.installed and python is None:
             topic.absent(peer.name, f"can't be installed: {why}")
     return topic
@@ -133,8 +137,8 @@ def _command(peer: Peer, python: Path | None, cache: Path, folder: Path, count: 
     return [*command, str(inputs)]
 
 
-def _measured(command: list[str], factor: float) -> tuple[float, Ran, str]:
-    """CPU seconds for all files, the process, and what the peer said.
+def _measured(command: list[str], factor: float) -> tuple[float, float, Ran, str]:
+    """CPU seconds for all files with the imports and without, the process, and what the peer said.
 
     Raises:
         CommandFailedError: it didn't come to its end.
@@ -144,7 +148,8 @@ def _measured(command: list[str], factor: float) -> tuple[float, Ran, str]:
         told = json.loads(ran.stdout.splitlines()[-1])
     except (IndexError, ValueError) as error:
         raise CommandFailedError(f"{command[1]}: {ran.stderr[-300:]}") from error
-    return told["start"] + (ran.cpu - told["start"]) * factor, ran, told["said"]
+    work = (ran.cpu - told["start"]) * factor
+    return told["start"] + work, work, ran, told["said"]
 
 
 def _environment(cache: Path) -> tuple[Path | None, str]:

@@ -27,7 +27,7 @@ def measure(settings: Settings) -> Topic:
     for _ in range(settings.rounds):
         read_seconds(files, 2)  # uncounted: brings into the page cache what has left it
         for threads, taken in reads.items():
-            taken.append(read_seconds(files, threads))
+            taken.append(read_seconds(files, threads)[0])
         bare.append(run(IMPORT_TORCH))
         read_seconds(files, 2)  # as above
         one, seconds = _matched(command)
