@@ -6,6 +6,7 @@ import contextlib
 import importlib.util
 import io
 import json
+import re
 import sys
 import time
 from importlib.abc import Loader, MetaPathFinder
@@ -60,6 +61,7 @@ from sglang.srt.debug_utils.comparator.entrypoint import parse_args, run  # noqa
 start = time.process_time()
 # The folders hold as many files as are asked for.
 options = ["--baseline-path", sys.argv[1], "--target-path", sys.argv[2], "--verbosity", "minimal", "--report-path", ""]
-with contextlib.redirect_stdout(io.StringIO()):
+with contextlib.redirect_stdout(io.StringIO()) as written:
     status = run(parse_args(options))
-print(json.dumps({"start": start, "said": f"status {status}"}))
+passed = re.findall(r"\d+ passed", written.getvalue())
+print(json.dumps({"start": start, "said": f"status {status}, {passed[-1] if passed else 'nothing compared'}"}))
