@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from benchmarks import data
-from benchmarks.figures import Topic
+from benchmarks.figures import Topic, ratios
 from benchmarks.process import TOOL, Ran, run
 
 if TYPE_CHECKING:
@@ -116,8 +116,8 @@ def measure(settings: Settings) -> Topic:
         seconds = [ran.seconds for ran in taken[name]]
         cpu = statistics.median(ran.cpu for ran in taken[name])
         topic.add(name, "s", seconds, note=f"{statistics.median(seconds) / bare:.2f} times; {cpu:.2f} CPU s")
-    ratio = [ran.seconds / bare for ran in taken["check-config"]]
-    topic.add("check-config, to the bare app", "", ratio, asked=f"{LIMIT} at most")
+    checked, started = ([ran.seconds for ran in taken[name]] for name in ("check-config", _BARE))
+    topic.add("check-config, to the bare app", "", ratios(checked, started), asked=f"{LIMIT} at most")
     for name, what in NEEDS.items():
         topic.absent(name, f"needs {what}")
     return topic
