@@ -23,11 +23,14 @@ def measure(settings: Settings) -> Topic:
     command += ["--reference", str(folder / "reference"), "--format", "json"]
     _matched(command)
     reads: dict[int, list[float]] = {1: [], 2: []}
+    read_cpu = []
     ran, bare, inside = [], [], []
     for _ in range(settings.rounds):
         read_seconds(files, 2)  # uncounted: brings into the page cache what has left it
         for threads, taken in reads.items():
-            taken.append(read_seconds(files, threads)[0])
+            seconds, cpu = read_seconds(files, threads)
+            taken.append(seconds)
+        read_cpu.append(cpu)
         bare.append(run(IMPORT_TORCH))
         read_seconds(files, 2)  # as above
         one, seconds = _matched(command)
@@ -40,6 +43,7 @@ def measure(settings: Settings) -> Topic:
     )
     for threads, taken in reads.items():
         topic.add(f"one read of the reference, {threads} thread(s)", "s", taken)
+    topic.add("the last of these: CPU", "CPU s", read_cpu)
     topic.add("`import torch` alone: wall", "s", [r.seconds for r in bare])
     topic.add("`import torch` alone: CPU", "CPU s", [r.cpu for r in bare])
     topic.add("the whole command: wall", "s", [r.seconds for r in ran], note="it reads both sides too")
@@ -50,6 +54,8 @@ def measure(settings: Settings) -> Topic:
         topic.add(
             f"the whole command, to the read with {threads} thread(s)", "", ratios([r.seconds for r in ran], taken)
         )
+    less = [a.cpu - b.cpu for a, b in zip(ran, bare, strict=True)]
+    topic.add("the whole command less `import torch`, to the read: CPU", "", ratios(less, read_cpu))
     return topic
 
 
