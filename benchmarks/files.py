@@ -23,6 +23,7 @@ def measure(settings: Settings) -> Topic:
     counts = FULL_COUNTS if settings.full else COUNTS
     scans = has_scan()
     seconds: dict[tuple[str, int, int], float] = {}
+    cpus: dict[tuple[str, int, int], float] = {}
     for count in counts:
         folder = data.prepare(settings.cache, "small", count)
         rounds = settings.rounds if count == counts[0] else 1
@@ -39,13 +40,15 @@ def measure(settings: Settings) -> Topic:
                         ran.append(run([*command, *options], may_fail=True) if options else compare(command, tokens))
                 taken = [r.seconds for r in ran]
                 seconds[name, workers, count] = min(taken)
-                cpu = min(r.cpu for r in ran)
+                cpus[name, workers, count] = cpu = min(r.cpu for r in ran)
                 topic.add(f"{name}, {count:,} files a side, workers {workers}", "s", taken, note=f"{cpu:.1f} CPU s")
     for name in ("diff-captures", *(["scan"] if scans else [])):
         for workers in WORKERS:
-            few, many = seconds[name, workers, counts[0]], seconds[name, workers, counts[-1]]
-            each = 1000 * (many - few) / (counts[-1] - counts[0])
-            topic.add(f"{name}, a further file, workers {workers}", "ms", [each], note="from the smallest and largest")
+            for taken_of, unit in ((seconds, "ms"), (cpus, "CPU ms")):
+                few, many = taken_of[name, workers, counts[0]], taken_of[name, workers, counts[-1]]
+                each = 1000 * (many - few) / (counts[-1] - counts[0])
+                what = f"{name}, a further file, workers {workers}"
+                topic.add(what, unit, [each], note="from the smallest and the largest number")
         for count in counts:
             one, two = ([seconds[name, workers, count]] for workers in WORKERS)
             topic.add(f"{name}, {count:,} files, workers 1 to 2", "", ratios(one, two))
