@@ -36,8 +36,9 @@ docs: setup  ## write the generated parts of docs/
 docs-check: setup  ## fail when the generated parts of docs/ are stale
 	$(BIN)/python -m tests.generate_docs
 
-bench: setup  ## start-up times, as ratios to a bare typer app
-	$(BIN)/python -m benchmarks.startup
+bench: setup  ## ratios to what the machine can do and to peers; some: ONLY=pairs,peers GIB=0.1; everything: FULL=1
+	$(BIN)/python -m benchmarks $(if $(ONLY),--only $(ONLY)) $(if $(GIB),--gib $(GIB)) $(if $(ROUNDS),--rounds $(ROUNDS)) \
+		$(if $(JSON),--json $(JSON)) $(if $(FULL),--full)
 
 bench-live: setup  ## what the capture hook costs a running server, as ratios; one engine: ENGINE=sglang
 	$(BIN)/python -m benchmarks.live $(if $(ENGINE),--engine $(ENGINE))

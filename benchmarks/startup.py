@@ -1,23 +1,29 @@
-"""How long ``check-config`` takes, beside a bare typer program that prints one rich table.
+"""How long each command takes to start, beside a bare typer program that prints one rich table.
 
-Runs of the two are interleaved, so that a busy machine slows both alike; the ratio of the medians is what counts.
-``python -m benchmarks.startup``.
+``--help`` of every command, and the cheapest real run of each that needs neither a server nor a model. Runs are
+interleaved, so that a busy machine slows all alike; the ratio of the medians is what counts.
 """
 
 from __future__ import annotations
 
 import json
 import statistics
-import subprocess
 import sys
 import tempfile
-import time
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-ROUNDS = 15
-WARM_UP = 2
+from benchmarks import data
+from benchmarks.figures import Topic, ratios
+from benchmarks.process import TOOL, Ran, run
+
+if TYPE_CHECKING:
+    from benchmarks.settings import Settings
+
+MORE_ROUNDS = 3
+"""Times the settings' rounds, of the two that a promise was made about."""
 LIMIT = 1.6
-"""At most this many times the bare program, as the project has promised."""
+"""``check-config`` takes at most this many times what the bare program takes, as the project has promised."""
 
 DRAFT = {
     "architectures": ["LlamaForCausalLMEagle3"],
@@ -54,44 +60,92 @@ def main() -> None:
 app()
 """
 
+COMMANDS = (
+    "check-config",
+    "ids",
+    "diff-captures",
+    "inspect",
+    "report",
+    "checks",
+    "explain",
+    "engines",
+    "demo",
+    "capture sglang",
+    "capture vllm",
+    "capture transformers",
+)
+"""Every command; a test holds them against the tool's own list."""
 
-def main() -> None:
-    """Times both programs and prints medians, spread and ratio."""
+NEEDS = {
+    "capture sglang": "a server",
+    "capture vllm": "a server",
+    "capture transformers": "a model",
+}
+"""What a real run of a command takes that isn't here."""
+
+MAY_BE_THERE = ("scan",)
+"""Commands of newer versions."""
+
+_BARE = "bare typer app"
+_PROMISED = (_BARE, "check-config")
+_FINDINGS = (0, 1, 3)
+"""Exit statuses of a run that came to its end."""
+
+
+def measure(settings: Settings) -> Topic:
+    """Rounds of: the bare program, ``--help`` of each command, the cheapest real run of each."""
+    small = data.prepare(settings.cache, "small", 1)
+    topic = Topic("startup", "wall seconds, and how many times those of a bare typer program")
     with tempfile.TemporaryDirectory() as folder:
-        root = Path(folder)
-        (root / "draft.json").write_text(json.dumps(DRAFT))
-        (root / "target.json").write_text(json.dumps(TARGET))
-        (root / "bare.py").write_text(BARE)
-        check = [
-            *(sys.executable, "-m", "eagle_parity", "check-config", str(root / "draft.json")),
-            *("--target", str(root / "target.json"), "--trained-boundaries", "3,31,59"),
-            *("--engine", "sglang@0.5.12:embedding-capture=patched", "--engine", "vllm@0.32.0"),
-        ]
-        bare = [sys.executable, str(root / "bare.py")]
-        times: dict[str, list[float]] = {"check-config": [], "bare typer app": []}
-        for round_number in range(ROUNDS + WARM_UP):
-            for name, command in (("check-config", check), ("bare typer app", bare)):
-                seconds = _time(command)
-                if round_number >= WARM_UP:
-                    times[name].append(seconds)
-    for name, values in times.items():
-        low, middle, high = statistics.quantiles(values, n=4)
-        sys.stdout.write(
-            f"{name:16} median {middle * 1000:6.0f} ms, quartiles {low * 1000:.0f} to {high * 1000:.0f} ms\n"
-        )
-    ratios = [a / b for a, b in zip(times["check-config"], times["bare typer app"], strict=True)]
-    low, _, high = statistics.quantiles(ratios, n=4)
-    ratio = statistics.median(times["check-config"]) / statistics.median(times["bare typer app"])
-    sys.stdout.write(
-        f"ratio of medians {ratio:.2f} (round by round, quartiles {low:.2f} to {high:.2f}; limit {LIMIT})\n"
-    )
+        runs = {_BARE: [sys.executable, str(Path(folder) / "bare.py")], **_runs(Path(folder), small)}
+        taken: dict[str, list[Ran]] = {name: [] for name in runs}
+        for number in range(MORE_ROUNDS * settings.rounds + 1):
+            for name, command in runs.items():
+                if number > settings.rounds and name not in _PROMISED:
+                    continue
+                ran = run(command, may_fail=True)
+                if ran.status not in _FINDINGS:
+                    taken.pop(name, None)
+                elif number and name in taken:  # the first round only warms up
+                    taken[name].append(ran)
+    bare = statistics.median(ran.seconds for ran in taken[_BARE])
+    for name in runs:
+        if name not in taken:
+            topic.absent(name, "this version has no such command, or it failed")
+            continue
+        seconds = [ran.seconds for ran in taken[name]]
+        cpu = statistics.median(ran.cpu for ran in taken[name])
+        topic.add(name, "s", seconds, note=f"{statistics.median(seconds) / bare:.2f} times; {cpu:.2f} CPU s")
+    checked, started = ([ran.seconds for ran in taken[name]] for name in ("check-config", _BARE))
+    topic.add("check-config, to the bare app", "", ratios(checked, started), asked=f"{LIMIT} at most")
+    for name, what in NEEDS.items():
+        topic.absent(name, f"needs {what}")
+    return topic
 
 
-def _time(command: list[str]) -> float:
-    started = time.perf_counter()
-    subprocess.run(command, check=False, capture_output=True)  # noqa: S603  our own command lines
-    return time.perf_counter() - started
-
-
-if __name__ == "__main__":
-    main()
+def _runs(root: Path, small: Path) -> dict[str, list[str]]:
+    """Command lines by name, and what they need in the folder; beside it a few small shards."""
+    draft, target, result = root / "draft.json", root / "target.json", root / "result.json"
+    draft.write_text(json.dumps(DRAFT))
+    target.write_text(json.dumps(TARGET))
+    (root / "bare.py").write_text(BARE)
+    check = [str(draft), "--target", str(target), "--trained-boundaries", "3,31,59"]
+    check += ["--engine", "sglang@0.5.12:embedding-capture=patched", "--engine", "vllm@0.32.0"]
+    arguments = {
+        "check-config": check,
+        "ids": ["3,31,59", "--target", str(target)],
+        "diff-captures": [str(small / "trained"), str(small / "live")],
+        "inspect": [str(small / "trained")],
+        "report": [str(result)],
+        "checks": [],
+        "explain": ["EP201"],
+        "engines": [],
+        "demo": [],
+        "scan": [str(small / "trained")],
+    }
+    run([*TOOL, "check-config", *check, "--format", "json", "--output", str(result)], may_fail=True)
+    commands = (*COMMANDS, *MAY_BE_THERE)
+    return {
+        **{f"{name} --help": [*TOOL, *name.split(), "--help"] for name in commands},
+        **{name: [*TOOL, name, *arguments[name]] for name in commands if name in arguments},
+    }
