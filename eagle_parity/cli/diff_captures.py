@@ -55,6 +55,12 @@ def diff_captures(
         list[str] | None,
         typer.Option(metavar="NAME=VALUE", help="Judge by another threshold, e.g. parity_distance=0.1."),
     ] = None,
+    device: Annotated[
+        str,
+        typer.Option(
+            metavar="NAME", help="Where to compute: cpu, or a GPU as torch names it, which copies every block to it."
+        ),
+    ] = "cpu",
     format: FormatOption = Format.TERMINAL,  # noqa: A002  the option's name
     output: OutputOption = None,
     fail_on: FailOnOption = FailOn.ERROR,
@@ -91,6 +97,9 @@ def diff_captures(
     # Blocks of rows are small: sharing them among threads costs more than it gains, 20 times so on a busy machine.
     torch.set_num_threads(1)
     from eagle_parity.comparison.diff import DiffInputs, diff_captures
+    from eagle_parity.numerics.arithmetic import check_device
+
+    check_device(device)
 
     def opened(path: str, role: str) -> HiddenStates:
         return open_hidden_states(path, role=role, first_token=first_token)
@@ -107,5 +116,5 @@ def diff_captures(
         thresholds=thresholds,
     )
     with show_progress("pairing sequences", total=len(inputs.trained.names), quiet=quiet) as step:
-        result = diff_captures(inputs, fail_on=fail_on, progress=step)
+        result = diff_captures(inputs, fail_on=fail_on, progress=step, device=device)
     return finish(result, format=format, output=output, fail_on=fail_on, quiet=quiet, color=color)

@@ -70,14 +70,21 @@ def diff_captures(
     *,
     fail_on: FailOn = FailOn.ERROR,
     progress: Callable[[str], None] = lambda _name: None,
+    device: str = "cpu",
 ) -> Result:
     """Compares two sides and draws the verdict.
+
+    Args:
+        inputs: the sides, and what is beside them.
+        fail_on: the severity from which a finding fails the run.
+        progress: called with the name of each pair that is begun, from any thread.
+        device: where the pass over the states is computed, as torch names it.
 
     Raises:
         UsageError: a list of boundaries doesn't fit its side.
         InputError: the reference doesn't say which boundaries it holds, or is of another hidden size.
     """
-    measurements, inputs = measure_diff(inputs, progress)
+    measurements, inputs = measure_diff(inputs, progress, device)
     judgement = judge(measurements, inputs.thresholds)
     lists = id_lists(judgement.wiring.trained, inputs.target)
     return conclude(
@@ -104,7 +111,9 @@ def _acceptance(states: HiddenStates) -> dict[str, Any]:
     return {"acceptance": live.live.acceptance.told()}
 
 
-def measure_diff(inputs: DiffInputs, progress: Callable[[str], None]) -> tuple[Measurements, DiffInputs]:
+def measure_diff(
+    inputs: DiffInputs, progress: Callable[[str], None], device: str = "cpu"
+) -> tuple[Measurements, DiffInputs]:
     """The numbers of a comparison, and the inputs with their last states settled."""
     started = time.perf_counter()
     check_hidden_sizes(inputs)
@@ -134,6 +143,7 @@ def measure_diff(inputs: DiffInputs, progress: Callable[[str], None]) -> tuple[M
         _known(aligner),
         inputs.thresholds.bad_row_distance,
         progress,
+        device=device,
     )
     measurements = Measurements(
         thresholds=inputs.thresholds,

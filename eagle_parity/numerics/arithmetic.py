@@ -14,6 +14,9 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 import torch
 
+from eagle_parity.errors import UsageError
+from eagle_parity.quoting import one_line
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
@@ -114,6 +117,22 @@ def choose_arithmetic(state_bytes: int, device: str = "cpu") -> Arithmetic:
     if device != "cpu" or state_bytes < COMPILED_FROM_BYTES or importlib.util.find_spec("numba") is None:
         return WholeArrays(device)
     return Compiled()
+
+
+def check_device(device: str) -> None:
+    """Whether anything can be computed there.
+
+    Args:
+        device: as torch names it: ``cpu``, ``cuda``, ``cuda:1``.
+
+    Raises:
+        UsageError: torch knows no such device, or there is none.
+    """
+    try:
+        # float64, which some devices don't have, and a number brought back, which ``meta`` doesn't.
+        float(torch.ones(1, dtype=torch.float64, device=device).sum().cpu())
+    except (RuntimeError, AssertionError, NotImplementedError, TypeError) as error:
+        raise UsageError(f"--device {device}: nothing can be computed there ({one_line(error)})") from error
 
 
 class WholeArrays:

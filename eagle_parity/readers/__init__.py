@@ -81,6 +81,9 @@ MAX_JOINED = 8
 
 _OTHERS_TOLD = 4
 
+SUMMARY_KEY = "eagle-parity scan"
+"""Of the metadata of a scan's summary, which is a safetensors file too."""
+
 
 def open_hidden_states(
     path: str | Path,
@@ -135,6 +138,8 @@ def recognise(table: TensorTable, companions: Companions) -> Recognised:
     Raises:
         UnreadableFileError: none knows it, more than one does, or the one that does can't use it.
     """
+    if SUMMARY_KEY in table.metadata:
+        raise UnreadableFileError("a summary of `eagle-parity scan`: sums over a set's states, and none of the states")
     known: list[tuple[Reader, Recognised]] = []
     unusable: list[UnreadableFileError] = []
     for reader in READERS:

@@ -20,6 +20,7 @@ from eagle_parity.errors import InputError
 from eagle_parity.files import write_atomically
 from eagle_parity.numerics.row_sample import RowSample
 from eagle_parity.numerics.set_moments import GROUPS, SetMoments, Sums
+from eagle_parity.readers import SUMMARY_KEY
 from eagle_parity.scan.set_state import DIGEST_BYTES, STAMP_BYTES, Counts, LayoutKey, LayoutState, Problem, SetState
 
 if TYPE_CHECKING:
@@ -29,7 +30,6 @@ SCHEMA_VERSION = 1
 KIND = "eagle-parity scan summary"
 EXPECTED = "a summary that `eagle-parity scan --summary` wrote"
 MAX_METADATA_BYTES = 16 * 1024 * 1024
-_KEY = "scan"
 _Count: TypeAlias = Annotated[int, msgspec.Meta(ge=0, lt=2**62)]
 
 
@@ -120,7 +120,7 @@ def write_summary(path: str | Path, state: SetState, progress: Progress) -> None
         problems={kind: (problem.count, problem.examples) for kind, problem in state.problems.items()},
         layouts=layouts,
     )
-    data = save(tensors, metadata={_KEY: msgspec.json.encode(content).decode()})
+    data = save(tensors, metadata={SUMMARY_KEY: msgspec.json.encode(content).decode()})
     write_atomically(path, data, private=True)
 
 
@@ -133,7 +133,7 @@ def read_summary(path: str | Path) -> tuple[SetState, Progress]:
     path = Path(path)
     try:
         with safe_open(path, "numpy") as file:
-            text = (file.metadata() or {}).get(_KEY)
+            text = (file.metadata() or {}).get(SUMMARY_KEY)
             if text is None or len(text) > MAX_METADATA_BYTES:
                 raise InputError(path, "no summary of a scan", expected=EXPECTED)
             content = _read_content(path, text)

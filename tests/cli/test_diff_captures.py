@@ -401,3 +401,15 @@ def test_a_reference_over_other_tokens(sides: tuple[Path, Path], tmp_path: Path,
 )
 def test_wrong_usage(arguments: list[str], sides: tuple[Path, Path], capsys: pytest.CaptureFixture[str]) -> None:
     refused(capsys, *sides, *arguments)
+
+
+@pytest.mark.parametrize("device", ["cuda", "meta", "nonsense", "cuda:99"])
+def test_a_device_that_isn_t_there(device: str, sides: tuple[Path, Path], capsys: pytest.CaptureFixture[str]) -> None:
+    import torch
+
+    if device == "cuda" and torch.cuda.is_available():
+        pytest.skip("there is one")
+    assert run(["diff-captures", *map(str, sides), "--device", device]) == 2
+    err = capsys.readouterr().err
+    assert f"--device {device}: nothing can be computed there" in err
+    assert len(err.splitlines()) == 1

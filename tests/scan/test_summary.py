@@ -9,7 +9,9 @@ import pytest
 from safetensors.numpy import load_file, save_file
 from small_sets import assert_same_state, write_set
 
+from eagle_parity.cli.app import run
 from eagle_parity.errors import InputError
+from eagle_parity.readers import SUMMARY_KEY
 from eagle_parity.scan.executors import ThisProcess
 from eagle_parity.scan.parts import PartWork, split
 from eagle_parity.scan.set_state import SetState
@@ -61,9 +63,9 @@ def changed(path: Path, to: Path, change: Any, tensors: Any = None) -> Path:
     from safetensors import safe_open
 
     with safe_open(path, "numpy") as file:
-        content = json.loads(file.metadata()["scan"])
+        content = json.loads(file.metadata()[SUMMARY_KEY])
     change(content)
-    save_file(load_file(path) | (tensors or {}), to, metadata={"scan": json.dumps(content)})
+    save_file(load_file(path) | (tensors or {}), to, metadata={SUMMARY_KEY: json.dumps(content)})
     return to
 
 
@@ -102,3 +104,12 @@ def test_any_cut_of_it_is_refused(state: SetState, tmp_path: Path) -> None:
         (tmp_path / "t").write_bytes(data[:length])
         with pytest.raises(InputError):
             read_summary(tmp_path / "t")
+
+
+def test_no_command_takes_it_for_states(state: SetState, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    write_summary(tmp_path / "s.safetensors", state, PROGRESS)
+    for arguments in (["inspect", "s"], ["scan", "s"], ["diff-captures", "s", "s"]):
+        command, *paths = arguments
+        assert run([command, *(str(tmp_path / f"{path}.safetensors") for path in paths)]) in {0, 2}
+        said = capsys.readouterr()
+        assert "a summary of `eagle-parity scan`" in " ".join((said.out + said.err).split())
