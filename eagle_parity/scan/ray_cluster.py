@@ -92,8 +92,9 @@ class _Tasks:
         return self._function.remote(self._work, part, __version__)
 
     def look(self, part: Part) -> SetState | None:
-        """Does a part, and waits for it."""
-        return self.found_by(part, self.begin(part))
+        """Does a part whose worker may die, and waits for it."""
+        # Once more only: that it died here before is known, but a node may have been taken away right now.
+        return self.found_by(part, self._function.options(max_retries=1).remote(self._work, part, __version__))
 
     def found_by(self, part: Part, task: Any) -> SetState | None:
         """What a task found; None where its worker died each time.

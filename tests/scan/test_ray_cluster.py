@@ -45,13 +45,16 @@ def ray() -> Any:
     return pytest.importorskip("ray", reason="Ray is not installed (make setup does)")
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="class")
 def begun(ray: Any) -> Iterator[Any]:
     """A cluster that whoever calls has begun: a test needn't wait for its own."""
-    os.environ[ray_cluster._USAGE_ENV] = "0"
-    ray.init(address="local", num_cpus=WORKERS, include_dashboard=False, log_to_driver=False, logging_level="ERROR")
-    yield ray
-    ray.shutdown()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv(ray_cluster._USAGE_ENV, "0")
+        # Of the tests' own modules, which the workers import.
+        patch.setenv("PYTHONPATH", os.pathsep.join(map(str, (TESTS.parent, TESTS, TESTS / "scan"))))
+        ray.init(address="local", num_cpus=WORKERS, include_dashboard=False, log_to_driver=False, logging_level="ERROR")
+        yield ray
+        ray.shutdown()
 
 
 @pytest.fixture(scope="module")
@@ -95,6 +98,7 @@ class TestOnACluster:
 
     def test_a_file_that_kills_its_reader_each_time_is_named(self, listing: Listing) -> None:
         deadly = listing.names[20]
+        stamp = look_at_file(listing.shards, deadly, rows=64).stamp
         found = state_of(listing, RayCluster(None), DeadlyWork(listing.shards, 64, always=(deadly,)))
         (problem,) = found.problems.values()
         ((name, reason),) = problem.examples
@@ -111,7 +115,7 @@ class TestOnACluster:
             path.write_bytes(whole)
         without.problems, without.counts.bytes = found.problems, found.counts.bytes
         assert_same(found, without, stamps=False)
-        assert found.stamps[20] == look_at_file(listing.shards, deadly, rows=64).stamp  # else no scan would go on
+        assert found.stamps[20] == stamp  # else no scan would go on
 
     @pytest.mark.parametrize("kind", [StorageError, NodeError])
     def test_what_a_node_can_say_itself_is_said(self, kind: type[Exception], listing: Listing) -> None:
@@ -203,7 +207,8 @@ def test_ctrl_c_ends_what_was_begun(tmp_path: Path) -> None:
     marker = f"EAGLE_PARITY_TEST={tmp_path}"
     script = tmp_path / "slow.py"
     script.write_text(
-        "import pathlib, sys, time\n"
+        "import signal, sys\n"
+        "signal.signal(signal.SIGINT, signal.default_int_handler)\n"  # a shell's background job ignores it
         "from eagle_parity.cli.app import run\n"
         "from eagle_parity.scan import run as scan_run\n"
         "from slow_work import SlowWork\n"
@@ -234,7 +239,10 @@ def test_ctrl_c_ends_what_was_begun(tmp_path: Path) -> None:
             time.sleep(0.1)
         time.sleep(3)
         os.killpg(process.pid, signal.SIGINT)  # as a terminal does: to all that it has begun
-        _, told = process.communicate(timeout=PATIENCE)
+        try:
+            _, told = process.communicate(timeout=PATIENCE)
+        finally:
+            process.kill()
     assert process.returncode == 130, told
     assert "Traceback" not in told
     assert not wait_until_gone(marker)
