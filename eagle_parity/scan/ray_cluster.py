@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import pickle
+import sys
 from collections import deque
 from dataclasses import replace
 from pathlib import Path
@@ -53,29 +55,37 @@ class RayCluster:
             UsageError: a number of workers, and a cluster that has its own.
         """
         ray = _import_ray()
-        mine = not ray.is_initialized()
-        if mine:
-            _begin(ray, self._workers)
-        begun: deque[tuple[Part, Any]] = deque()
-        try:
-            tasks = _Tasks(ray, work)
-            ahead = AHEAD * max(1, int(ray.cluster_resources().get("CPU", 1)))
-            waiting = iter(parts)
-            while True:
-                while len(begun) < ahead and (part := next(waiting, None)) is not None:
-                    begun.append((part, tasks.begin(part)))
-                if not begun:
-                    return
-                part, task = begun.popleft()
-                state = tasks.found_by(part, task)
-                if state is None:
-                    state = file_by_file(work, part, tasks.look)
-                yield part, state
-        finally:
-            for _, task in begun:
-                ray.cancel(task)  # of a cluster that goes on
-            if mine:
+        if ray.is_initialized():
+            yield from _run(ray, work, parts)
+            return
+        # Ray prints there that a worker died, and the result belongs there alone.
+        with contextlib.redirect_stdout(sys.stderr):
+            try:
+                _begin(ray, self._workers)
+                yield from _run(ray, work, parts)
+            finally:
                 ray.shutdown()
+
+
+def _run(ray: Any, work: PartWork, parts: Iterable[Part]) -> Iterator[tuple[Part, SetState]]:
+    begun: deque[tuple[Part, Any]] = deque()
+    tasks = _Tasks(ray, work)
+    ahead = AHEAD * max(1, int(ray.cluster_resources().get("CPU", 1)))
+    waiting = iter(parts)
+    try:
+        while True:
+            while len(begun) < ahead and (part := next(waiting, None)) is not None:
+                begun.append((part, tasks.begin(part)))
+            if not begun:
+                return
+            part, task = begun.popleft()
+            state = tasks.found_by(part, task)
+            if state is None:
+                state = file_by_file(work, part, tasks.look)
+            yield part, state
+    finally:
+        for _, task in begun:
+            ray.cancel(task)  # of a cluster that goes on
 
 
 class _Tasks:

@@ -218,6 +218,10 @@ def test_masks_of_an_arrow_dataset_are_on_a_disk_alone(tmp_path: Path) -> None:
     assert (local.counts.mask_tokens > 0, remote.counts.mask_tokens) == (True, 0)
     remote.counts.mask_tokens, remote.counts.masked_tokens = local.counts.mask_tokens, local.counts.masked_tokens
     assert_same(remote, local, stamps=False)
+    listing = find_shards(f"file://{folder}")
+    dataset = listing.shards.companions(listing.names[0]).prepared_dataset
+    assert dataset is not None
+    assert "copy the folder to a disk" in dataset.problem
 
 
 def test_beside_a_bucket_nothing_is_looked_for(s3: LoopbackS3) -> None:
@@ -388,6 +392,11 @@ def test_a_storage_that_answers_no_more_ends_the_scan_which_goes_on_later(
     assert start.note.startswith("going on behind 20 files")
     scan(listing, url, ThisProcess(), start, rows=64, summary=summary)
     assert_same(read_summary(summary)[0], state_of(listing))
+
+
+def test_a_reference_is_refused_before_anything_is_read(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["scan", "s3://no-such-bucket/set", "--reference", "capture"]) == 2
+    assert "--reference takes shards on a disk" in capsys.readouterr().err
 
 
 def test_stamps_of_the_list_are_those_of_the_files(s3: LoopbackS3, tmp_path: Path) -> None:
