@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import pickle
+import socket
 import sys
 from collections import deque
 from dataclasses import replace
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
 ADDRESS_ENV = "RAY_ADDRESS"
 _HERE = "local"
 """Ray's word for a cluster of one's own."""
+_KNOCK_SECONDS = 10.0
 _USAGE_ENV = "RAY_USAGE_STATS_ENABLED"
 
 
@@ -174,10 +176,27 @@ def _begin(ray: Any, workers: int | None) -> None:
         options |= {"address": _HERE, "num_cpus": workers, "include_dashboard": False}
     elif workers is not None:
         raise UsageError(f"--workers and {ADDRESS_ENV}: the cluster has its own")
+    else:
+        _knock(address)
     try:
         ray.init(**options)
     except (ConnectionError, RuntimeError, ValueError, TimeoutError) as error:
         raise InputError(address, f"no Ray cluster ({one_line(error)})") from error
+
+
+def _knock(address: str) -> None:
+    """Whether somebody is there: Ray itself waits for minutes where nobody is.
+
+    Raises:
+        InputError: nobody is.
+    """
+    host, _, port = address.rpartition(":")
+    if not host or "/" in host or not port.isdecimal():
+        return  # "auto", or ray://: Ray's own to find out
+    try:
+        socket.create_connection((host.strip("[]"), int(port)), timeout=_KNOCK_SECONDS).close()
+    except (OSError, OverflowError) as error:
+        raise InputError(address, f"no Ray cluster ({one_line(error)})", remedy=f"see {ADDRESS_ENV}") from error
 
 
 def _last_line(error: BaseException) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import secrets
 import signal
 import subprocess
 import sys
@@ -277,7 +278,9 @@ def test_a_cluster_that_was_begun_elsewhere_stays(listing: Listing, tmp_path: Pa
         "print(context.address_info['address'], flush=True)\n"
         "sys.stdin.read()\n"
     )
-    settings = environment(EAGLE_PARITY_TEST=str(tmp_path), RAY_USAGE_STATS_ENABLED="0")
+    # A cluster takes nobody in who doesn't have its token.
+    token = {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": secrets.token_hex(32)}
+    settings = environment(EAGLE_PARITY_TEST=str(tmp_path), RAY_USAGE_STATS_ENABLED="0", **token)
     with subprocess.Popen(
         [sys.executable, "-c", holder], env=settings, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     ) as process:
@@ -288,7 +291,7 @@ def test_a_cluster_that_was_begun_elsewhere_stays(listing: Listing, tmp_path: Pa
         for _ in range(2):
             ran = subprocess.run(
                 command("scan", str(listing.shards.root), "--executor", "ray", "--format", "json"),
-                env=environment(RAY_ADDRESS=address),
+                env=environment(RAY_ADDRESS=address, **token),
                 capture_output=True,
                 text=True,
                 check=False,
