@@ -311,6 +311,10 @@ def test_workers_of_a_cluster_are_its_own(monkeypatch: pytest.MonkeyPatch, listi
         def is_initialized() -> bool:
             return False
 
+        @staticmethod
+        def shutdown() -> None:
+            pass
+
     monkeypatch.setenv(ADDRESS_ENV, "127.0.0.1:1")
     monkeypatch.setattr(ray_cluster, "_import_ray", NoRay)
     with pytest.raises(UsageError, match="the cluster has its own"):
