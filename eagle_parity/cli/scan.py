@@ -105,6 +105,8 @@ def scan(
         raise UsageError("--rows and --all: one of them")
     if reference is None and (reference_boundaries or trained_boundaries):
         raise UsageError("--trained-boundaries and --reference-boundaries are about a --reference, which isn't given")
+    if reference is not None and "://" in shards:
+        raise UsageError("--reference takes shards on a disk: copy some of them there")
     require_torch()
     import torch
 

@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
     from concurrent.futures import Future
 
     from eagle_parity.scan.parts import Part, PartWork
@@ -85,21 +85,14 @@ class Processes:
                 return self._submit(work, part).result()
             except BrokenProcessPool:
                 self._close()
-        return self._file_by_file(work, part)
+        return file_by_file(work, part, lambda file: self._alone(work, file))
 
-    def _file_by_file(self, work: PartWork, part: Part) -> SetState:
-        from eagle_parity.scan.look import killed_its_reader
-        from eagle_parity.scan.set_state import SetState
-
-        state = SetState()
-        for number, name in enumerate(part.names, part.first):
-            try:
-                alone = replace(part, first=number, names=(name,))
-                state.merge(self._submit(work, alone).result())
-            except BrokenProcessPool:
-                self._close()
-                state.add_file(killed_its_reader(name), number, 0)
-        return state
+    def _alone(self, work: PartWork, part: Part) -> SetState | None:
+        try:
+            return self._submit(work, part).result()
+        except BrokenProcessPool:
+            self._close()
+            return None
 
     def _submit(self, work: PartWork, part: Part) -> Future[SetState]:
         if self._pool is None:
@@ -124,6 +117,28 @@ class Processes:
         if self._pool is not None:
             self._pool.shutdown(wait=True, cancel_futures=True)
             self._pool = None
+
+
+def file_by_file(work: PartWork, part: Part, look: Callable[[Part], SetState | None]) -> SetState:
+    """A part that takes its process with it: what is found without the files that do it, each of them named.
+
+    Args:
+        work: what is done.
+        part: its files.
+        look: does a part of one file; None where the process died.
+    """
+    from eagle_parity.scan.look import killed_its_reader
+    from eagle_parity.scan.set_state import SetState
+
+    state = SetState()
+    for number, name in enumerate(part.names, part.first):
+        found = look(replace(part, first=number, names=(name,)))
+        if found is None:
+            state.add_file(killed_its_reader(work.shards, name), number, 0)
+        else:
+            state.merge(found)
+    # Of all files at once, as where a part is done at once: sums of sums have other last bits.
+    return state.close_range(part.range)
 
 
 def begin_worker() -> None:

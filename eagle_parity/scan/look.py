@@ -290,6 +290,11 @@ def key_of(layout: Layout) -> LayoutKey:
     )
 
 
-def killed_its_reader(name: str) -> FileLook:
+def killed_its_reader(shards: Shards, name: str) -> FileLook:
     """A file with which the process that read it ended, each time."""
-    return _unreadable(name, None, "the process that read it was killed, each time: out of memory, or a damaged disk")
+    try:
+        stamp = shards.stamp(name)
+    except OSError:
+        stamp = None
+    reason = "the process that read it was killed, each time: out of memory, or a damaged disk"
+    return _unreadable(name, stamp, reason)

@@ -2,12 +2,21 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+import pickle
+import socket
+import sys
 from collections import deque
+from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from eagle_parity.errors import InputError, MissingExtraError
-from eagle_parity.scan.executors import AHEAD, ATTEMPTS
+from eagle_parity import __version__
+from eagle_parity.errors import InputError, MissingExtraError, ParityError, UsageError
+from eagle_parity.quoting import one_line
+from eagle_parity.scan.executors import AHEAD, ATTEMPTS, file_by_file
+from eagle_parity.scan.shards import LocalShards
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -16,6 +25,14 @@ if TYPE_CHECKING:
     from eagle_parity.scan.set_state import SetState
 
 ADDRESS_ENV = "RAY_ADDRESS"
+_HERE = "local"
+"""Ray's word for a cluster of one's own."""
+_KNOCK_SECONDS = 10.0
+_USAGE_ENV = "RAY_USAGE_STATS_ENABLED"
+
+
+class NodeError(ParityError):
+    """A node of the cluster on which the work can't be done: with what it would say of files nothing is said."""
 
 
 class RayCluster:
@@ -36,39 +53,110 @@ class RayCluster:
         Raises:
             InputError: the cluster can't be reached, or a part can't be done on it.
             MissingExtraError: Ray isn't installed.
+            NodeError: a node doesn't have what the work takes.
+            UsageError: a number of workers, and a cluster that has its own.
         """
         ray = _import_ray()
-        mine = not ray.is_initialized()
-        if mine:
-            _begin(ray, self._workers)
-        look = ray.remote(num_cpus=1, max_retries=ATTEMPTS)(_look)
-        held = ray.put(work)
-        begun: deque[tuple[Part, Any]] = deque()
-        waiting = iter(parts)
-        try:
-            ahead = AHEAD * max(1, int(ray.cluster_resources().get("CPU", 1)))
-            while True:
-                while len(begun) < ahead and (part := next(waiting, None)) is not None:
-                    begun.append((part, look.remote(held, part)))
-                if not begun:
-                    return
-                part, reference = begun.popleft()
-                try:
-                    state = ray.get(reference)
-                except ray.exceptions.RayError as error:
-                    reason = " ".join(str(error).split())[:300]
-                    raise InputError(part.names[0], f"its part can't be done on the cluster ({reason})") from error
-                yield part, state
-        finally:
-            if mine:
+        if ray.is_initialized():
+            yield from _run(ray, work, parts)
+            return
+        # Ray prints there that a worker died, and the result belongs there alone.
+        with contextlib.redirect_stdout(sys.stderr):
+            try:
+                _begin(ray, self._workers)
+                yield from _run(ray, work, parts)
+            finally:
                 ray.shutdown()
 
 
-def _look(work: PartWork, part: Part) -> SetState:
+def _run(ray: Any, work: PartWork, parts: Iterable[Part]) -> Iterator[tuple[Part, SetState]]:
+    begun: deque[tuple[Part, Any]] = deque()
+    tasks = _Tasks(ray, work)
+    ahead = AHEAD * max(1, int(ray.cluster_resources().get("CPU", 1)))
+    waiting = iter(parts)
+    try:
+        while True:
+            while len(begun) < ahead and (part := next(waiting, None)) is not None:
+                begun.append((part, tasks.begin(part)))
+            if not begun:
+                return
+            part, task = begun.popleft()
+            state = tasks.found_by(part, task)
+            if state is None:
+                state = file_by_file(work, part, tasks.look)
+            yield part, state
+    finally:
+        for _, task in begun:
+            ray.cancel(task)  # of a cluster that goes on
+
+
+class _Tasks:
+    """The parts as tasks of a cluster."""
+
+    def __init__(self, ray: Any, work: PartWork) -> None:
+        self._ray = ray
+        self._root = work.shards.root
+        self._function = ray.remote(num_cpus=1, max_retries=ATTEMPTS)(_look)
+        self._work = ray.put(_everywhere(work))
+
+    def begin(self, part: Part) -> Any:
+        """Begins a part."""
+        return self._function.remote(self._work, part, __version__)
+
+    def look(self, part: Part) -> SetState | None:
+        """Does a part whose worker may die, and waits for it."""
+        # Once more only: that it died here before is known, but a node may have been taken away right now.
+        return self.found_by(part, self._function.options(max_retries=1).remote(self._work, part, __version__))
+
+    def found_by(self, part: Part, task: Any) -> SetState | None:
+        """What a task found; None where its worker died each time.
+
+        Raises:
+            InputError: it failed otherwise.
+            NodeError, StorageError: as the node says.
+        """
+        errors = self._ray.exceptions
+        try:
+            # A copy: arrays that come out of Ray's store can't be written to, and nothing could be added to them.
+            state: SetState = pickle.loads(self._ray.get(task))  # noqa: S301  of our own function
+        except (errors.WorkerCrashedError, errors.OutOfMemoryError, errors.NodeDiedError, errors.ObjectLostError):
+            return None
+        except errors.RayTaskError as error:
+            cause = getattr(error, "cause", None)
+            if isinstance(cause, ParityError):
+                raise cause from None
+            remedy = "its nodes need what this machine has: eagle-parity, torch, the storage's client"
+            raise InputError(
+                self._root,
+                f"{part.names[0]} and those behind it failed on the cluster ({_last_line(error)})",
+                remedy=remedy if isinstance(cause, ImportError) or "ModuleNotFoundError" in str(error) else "",
+            ) from error
+        except errors.RayError as error:
+            raise InputError(self._root, f"the cluster failed ({one_line(error)})") from error
+        return state
+
+
+def _look(work: PartWork, part: Part, version: str) -> bytes:
+    """A part, on a node: the state as bytes."""
+    import platform
+
     import torch
 
+    node = platform.node()
+    if version != __version__:
+        raise NodeError(f"node {node} has eagle-parity {__version__}, this machine {version}: install the same on all")
+    root = work.shards.root
+    if isinstance(work.shards, LocalShards) and not Path(root).is_dir():
+        raise NodeError(f"{root}: not on node {node}; a folder has to be on all nodes under one path, a URL needn't")
     torch.set_num_threads(1)
-    return work(part)
+    return pickle.dumps(work(part), protocol=pickle.HIGHEST_PROTOCOL)
+
+
+def _everywhere(work: PartWork) -> PartWork:
+    """The same with an absolute path: workers of a cluster have a working directory of their own."""
+    if not isinstance(work.shards, LocalShards):
+        return work
+    return replace(work, shards=replace(work.shards, root=str(Path(work.shards.root).absolute())))
 
 
 def _import_ray() -> Any:
@@ -80,11 +168,38 @@ def _import_ray() -> Any:
 
 
 def _begin(ray: Any, workers: int | None) -> None:
-    options: dict[str, Any] = {"log_to_driver": False, "include_dashboard": False, "logging_level": "ERROR"}
-    if not os.environ.get(ADDRESS_ENV):
-        options["num_cpus"] = workers
+    options: dict[str, Any] = {"log_to_driver": False, "logging_level": "ERROR"}
+    address = os.environ.get(ADDRESS_ENV) or _HERE
+    if address == _HERE:
+        os.environ.setdefault(_USAGE_ENV, "0")  # whoever asks for a scan has not asked for a report to Ray's makers
+        # Said in so many words: else Ray looks for another one's on this machine.
+        options |= {"address": _HERE, "num_cpus": workers, "include_dashboard": False}
+    elif workers is not None:
+        raise UsageError(f"--workers and {ADDRESS_ENV}: the cluster has its own")
+    else:
+        _knock(address)
     try:
         ray.init(**options)
-    except (ConnectionError, RuntimeError, ValueError) as error:
-        reason = " ".join(str(error).split())[:200]
-        raise InputError(os.environ.get(ADDRESS_ENV, "ray"), f"no Ray cluster ({reason})") from error
+    except (ConnectionError, RuntimeError, ValueError, TimeoutError) as error:
+        raise InputError(address, f"no Ray cluster ({one_line(error)})") from error
+
+
+def _knock(address: str) -> None:
+    """Whether somebody is there: Ray itself waits for minutes where nobody is.
+
+    Raises:
+        InputError: nobody is.
+    """
+    host, _, port = address.rpartition(":")
+    if not host or "/" in host or not port.isdecimal():
+        return  # "auto", or ray://: Ray's own to find out
+    try:
+        socket.create_connection((host.strip("[]"), int(port)), timeout=_KNOCK_SECONDS).close()
+    except (OSError, OverflowError) as error:
+        raise InputError(address, f"no Ray cluster ({one_line(error)})", remedy=f"see {ADDRESS_ENV}") from error
+
+
+def _last_line(error: BaseException) -> str:
+    """What the node's own error says: behind its traceback."""
+    lines = str(error).strip().splitlines()
+    return lines[-1].strip() if lines else type(error).__name__

@@ -6,10 +6,10 @@ What a file is, its first bytes decide, not its name; only bare bytes need a nam
 from __future__ import annotations
 
 import os
-import posixpath
-from typing import TYPE_CHECKING, Any, BinaryIO
+from typing import TYPE_CHECKING, BinaryIO, cast
 
 from eagle_parity.readers.containers.gzip_file import GZIP_MAGIC, GzipFile, inflated, stamp_of
+from eagle_parity.readers.containers.ranged_file import RangedFile
 from eagle_parity.readers.containers.raw_objects import (
     NO_PACKED_MANIFEST,
     PACKED_SUFFIX,
@@ -30,8 +30,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 _HEAD_BYTES = 16
-_REMOTE_BLOCK_BYTES = 64 * 1024
-"""Fetched at once of a remote header: most are smaller."""
 
 __all__ = ["TensorTable", "UnreadableFileError", "read_remote_table", "read_table"]
 
@@ -64,25 +62,24 @@ def read_table(path: Path) -> TensorTable:
         raise UnreadableFileError(f"can't be opened ({error.strerror or error})") from error
 
 
-def read_remote_table(storage: Any, path: str, source: Source) -> TensorTable:
-    """The tensors of a file in one of fsspec's storages, from its header.
+def read_remote_table(name: str, source: Source) -> TensorTable:
+    """The tensors of a file that only its ranges can be had of, from its header.
 
     Args:
-        storage: fsspec's file system.
-        path: of the file in it.
-        source: the same file's bytes.
+        name: of the file.
+        source: its bytes.
 
     Raises:
         UnreadableFileError: as ``read_table``; or it is a gzip, or bare bytes, for which other files are needed.
     """
-    name = posixpath.basename(path)
     if name.endswith((PACKED_SUFFIX, STATES_SUFFIX)):
         raise UnreadableFileError("bare bytes of a Mooncake store: copy the folder to a disk and scan it there")
-    with storage.open(path, "rb", block_size=_REMOTE_BLOCK_BYTES) as file:
-        head = file.read(_HEAD_BYTES)
-        if head.startswith(GZIP_MAGIC) and not looks_like_safetensors(head):
-            raise UnreadableFileError("a gzip, which has to be inflated as a whole: copy the folder to a disk first")
-        return _read(file, source, head)
+    file = RangedFile(source)
+    head = file.read(_HEAD_BYTES)
+    if head.startswith(GZIP_MAGIC) and not looks_like_safetensors(head):
+        raise UnreadableFileError("a gzip, which has to be inflated as a whole: copy the folder to a disk first")
+    # Of an IO it has what the parsers and Python's zipfile use.
+    return _read(cast("BinaryIO", file), source, head)
 
 
 def _read(file: BinaryIO, source: Source, head: bytes) -> TensorTable:
