@@ -4,14 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import numpy as np
 import torch
 from safetensors.torch import save_file
 
 if TYPE_CHECKING:
     from pathlib import Path
-
-    from eagle_parity.scan.set_state import SetState
 
 SLOTS, HIDDEN = 3, 8
 
@@ -33,20 +30,3 @@ def write_set(folder: Path, files: int, tokens: int = 12) -> Path:
     for number in range(files):
         write_file(folder / f"rows_{number // 100}" / f"hs_{number}.safetensors", tensors(number, tokens))
     return folder
-
-
-def assert_same_state(one: SetState, other: SetState) -> None:
-    """Bit for bit."""
-    assert (one.counts, one.problems, one.stamps) == (other.counts, other.problems, other.stamps)
-    assert np.array_equal(one.digests_N, other.digests_N)
-    assert np.array_equal(one.places_N2, other.places_N2)
-    assert list(one.layouts) == list(other.layouts)
-    for mine, theirs in zip(one.layouts.values(), other.layouts.values(), strict=True):
-        assert mine.moments is not None
-        assert theirs.moments is not None
-        assert mine.sample is not None
-        assert theirs.sample is not None
-        assert np.array_equal(mine.sample.rows_NSH, theirs.sample.rows_NSH)
-        for a, b in zip(mine.moments.groups, theirs.moments.groups, strict=True):
-            assert np.array_equal(a.sums_2SH, b.sums_2SH)
-        assert mine.moments.ranges.keys() == theirs.moments.ranges.keys()

@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 from deadly_work import DeadlyWork
-from small_sets import assert_same_state, write_set
+from same_state import assert_same
+from small_sets import write_set
 
 from eagle_parity.scan.executors import Processes, ThisProcess
 from eagle_parity.scan.parts import Part, PartWork, split
@@ -42,7 +43,7 @@ def test_a_process_that_is_killed_loses_nothing(listed: tuple[Shards, list[Part]
     work = DeadlyWork(shards, None, once=("hs_20.", str(tmp_path / "killed")))
     found = total(Processes(2), work, parts)
     assert (tmp_path / "killed").exists()
-    assert_same_state(found, total(ThisProcess(), PartWork(shards, None), parts))
+    assert_same(found, total(ThisProcess(), PartWork(shards, None), parts))
 
 
 def test_a_file_that_kills_its_reader_each_time_is_named(listed: tuple[Shards, list[Part]]) -> None:

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from safetensors.numpy import load_file, save_file
-from small_sets import assert_same_state, write_set
+from same_state import assert_same
+from small_sets import write_set
 
 from eagle_parity.cli.app import run
 from eagle_parity.errors import InputError
@@ -40,7 +41,7 @@ def test_what_is_written_is_read(state: SetState, tmp_path: Path) -> None:
     write_summary(tmp_path / "s", state, PROGRESS)
     found, progress = read_summary(tmp_path / "s")
     assert progress == PROGRESS
-    assert_same_state(found, state)
+    assert_same(found, state)
     assert (tmp_path / "s").stat().st_mode & 0o777 == 0o600  # rows of states and digests of texts
 
 
@@ -51,7 +52,7 @@ def test_what_is_read_goes_on_like_what_was_written(state: SetState, tmp_path: P
     write_summary(tmp_path / "t", one, PROGRESS)
     found = read_summary(tmp_path / "t")[0]
     assert found.counts.files == 2 * state.counts.files
-    assert_same_state(found, one)
+    assert_same(found, one)
 
 
 def test_nothing_is_a_state_too(tmp_path: Path) -> None:
