@@ -13,7 +13,7 @@ from eagle_parity.comparison.pair_block import PairStates
 from eagle_parity.comparison.sinks import sink_limits
 from eagle_parity.comparison.slot_pair import SlotPair
 from eagle_parity.comparison.state_match import StateMatch
-from eagle_parity.numerics.arithmetic import HUGE, WholeArrays
+from eagle_parity.numerics.arithmetic import HUGE, Pairs, WholeArrays
 from eagle_parity.numerics.moments import PairMoments
 from eagle_parity.numerics.rows import token_neighbours
 from eagle_parity.numerics.sinks import SAMPLED_ROWS, choose_sinks, limits_of, stands_out
@@ -106,7 +106,7 @@ class Accumulator:
         if limits_N is not None and all(pair.moments.rows for pair in self.pairs[: states.same_place]):
             return limits_N, moments
         first = [state[:SAMPLED_ROWS] for state in held[: states.slots]]
-        norms_NT = self._arithmetic.products(first, []).squares_NT.sqrt()
+        norms_NT = self._arithmetic.compare(first, Pairs()).squares_NT.sqrt()
         limits_N = limits_of(norms_NT) if limits_N is None else limits_N
         usable_NT = ~stands_out(norms_NT, limits_N) & (norms_NT <= HUGE**0.5)
         for slot, (live, trained) in enumerate(states.pairs.subtracted[: states.same_place]):

@@ -112,10 +112,6 @@ class Arithmetic(Protocol):
         """How many rows a block should have, if a row of all states has so many bytes."""
         ...
 
-    def products(self, states: Sequence[torch.Tensor], pairs: Sequence[tuple[int, int]]) -> Products:
-        """Squared norms of all states' rows, and the inner products of pairs of states, row by row."""
-        ...
-
     def compare(
         self,
         states: Sequence[torch.Tensor],
@@ -202,7 +198,7 @@ class WholeArrays:
         return _WHOLE_ROWS
 
     def products(self, states: Sequence[torch.Tensor], pairs: Sequence[tuple[int, int]]) -> Products:
-        """See ``Arithmetic``."""
+        """Squared norms of all states' rows, and the inner products of pairs of states, row by row."""
         rows = states[0].shape[0]
         wide = [self._wide(state) for state in states]
         squares = [(state * state).sum(1) for state in wide]
@@ -323,24 +319,6 @@ class Compiled:
         """See ``Arithmetic``: many, so that what Python does for a block is little beside."""
         return max(_LEAST_ROWS, min(_MOST_ROWS, _BLOCK_BYTES // max(1, row_bytes)))
 
-    def products(self, states: Sequence[torch.Tensor], pairs: Sequence[tuple[int, int]]) -> Products:
-        """See ``Arithmetic``."""
-        held = [_direct(state) for state in states]
-        rows, size = held[0].shape
-        addresses, steps, codes = _addressed(held)
-        tables = self._tables_of(tuple(pairs), held)
-        squares_NT = torch.empty((len(held), rows), dtype=torch.float64)
-        products_PT = torch.empty((len(pairs), rows), dtype=torch.float64)
-        self._kernels.row_products(
-            addresses, steps, codes, *tables[:4], rows, size, squares_NT.numpy(), products_PT.numpy()
-        )
-        # Squares of float32 numbers overflow from 1.8e19 on: whether a row is a number is looked at again.
-        doubtful = (~squares_NT.isfinite()).any(0).nonzero().flatten()
-        if len(doubtful):
-            again = WholeArrays().products([state[doubtful] for state in states], pairs)
-            squares_NT[:, doubtful], products_PT[:, doubtful] = again
-        return Products(squares_NT, products_PT)
-
     def compare(
         self,
         states: Sequence[torch.Tensor],
@@ -365,7 +343,7 @@ class Compiled:
         compared_rows = len(pairs.by_products) + len(pairs.subtracted) + len(held)
         squares_NT = torch.empty((len(held), rows), dtype=torch.float64)
         errors_RT = torch.empty((compared_rows, rows), dtype=torch.float64)
-        standing_T = torch.empty(rows, dtype=torch.bool)
+        standing_T, huge_T = (torch.empty(rows, dtype=torch.bool) for _ in range(2))
         added_Q = np.zeros(len(pairs.subtracted), np.int64)
         self._kernels.compare_block(
             addresses,
@@ -382,9 +360,16 @@ class Compiled:
             squares_NT.numpy(),
             errors_RT.numpy(),
             standing_T.numpy(),
+            huge_T.numpy(),
             added_Q,
         )
-        return Compared(squares_NT, errors_RT, standing_T, added_Q.tolist())
+        added: list[int] = added_Q.tolist()
+        if bool(huge_T.any()):
+            huge = huge_T.nonzero().flatten()
+            again = WholeArrays().compare([state[huge] for state in states], pairs, limits, sums)
+            squares_NT[:, huge], errors_RT[:, huge], standing_T[huge] = again[:3]
+            added = [one + other for one, other in zip(added, again.added, strict=True)]
+        return Compared(squares_NT, errors_RT, standing_T, added)
 
     def squared_differences(
         self,
@@ -397,12 +382,17 @@ class Compiled:
         import numpy as np
 
         held = [_direct(state) for state in states]
-        out_QT = torch.empty((len(pairs), len(x_rows)), dtype=torch.float64)
-        x, y = np.array(pairs, np.int64).reshape(-1, 2).T
+        squared_QT = torch.empty((len(pairs), len(x_rows)), dtype=torch.float64)
+        x, y = np.array(pairs, np.int64).reshape(-1, 2).T.copy()
         self._kernels.row_distances(
-            *_addressed(held), x.copy(), y.copy(), x_rows.numpy(), y_rows.numpy(), held[0].shape[1], out_QT.numpy()
+            *_addressed(held), x, y, x_rows.numpy(), y_rows.numpy(), held[0].shape[1], squared_QT.numpy()
         )
-        return out_QT
+        doubtful = squared_QT.isinf().any(0).nonzero().flatten()
+        if len(doubtful):
+            squared_QT[:, doubtful] = WholeArrays().squared_differences(
+                states, pairs, x_rows[doubtful], y_rows[doubtful]
+            )
+        return squared_QT
 
     def add_pair_sums(
         self,
@@ -412,8 +402,8 @@ class Compiled:
         sums: PairSums,
     ) -> None:
         """See ``Arithmetic``."""
-        held = [_direct(x_TD), _direct(y_TD)]
-        self._kernels.pair_sums(*_addressed(held), rows.numpy(), x_TD.shape[1], *(tensor.numpy() for tensor in sums))
+        if len(rows):
+            self.compare([x_TD[rows], y_TD[rows]], Pairs(subtracted=((1, 0),)), sums=[sums])
 
     def count_errors(
         self,

@@ -2,7 +2,7 @@
 
 Why these are compiled: a block of bfloat16 rows has to be widened, and every number enters a dozen sums. Written with
 whole-array operations each of them is a pass over memory; here a few rows of all states stay in the second-level cache
-while all of it happens, and a tile of 512 dimensions in the first-level one. What was tried and measured: docs/numbers.md.
+while all of it happens, and a tile of 512 dimensions in the first-level one. What was tried: docs/numbers.md.
 
 States are told by address, bytes from row to row and dtype, so that one compiled loop takes any number of them, and a
 slot which lies between others is read where it lies. bfloat16 comes as uint16, whose bits are the upper half of a
@@ -38,8 +38,10 @@ RIGHTS, LEFTS = 2, 4
 
 ROWS_AT_ONCE = 16
 """Rows that are done with before the next ones are begun: of eight states of 1,536 dimensions they are 0.4 MB. They are
-also the rows whose sums a dimension holds in float32. With 256, rows that repeat themselves were off by 1e-6, and standard
-deviations of bfloat16 numbers by 3e-6."""
+also the rows whose sums a dimension holds in float32. With 256, rows that repeat themselves were off by 1e-6, and
+standard deviations of bfloat16 numbers by 3e-6."""
+
+CACHE_LINE = 64
 
 HUGE = 1e30
 """Squared norms beyond this leave float32's range somewhere on the way; such rows are added up in float64."""
@@ -50,9 +52,15 @@ MANTISSA_SHIFT = 46
 BFLOAT16, FLOAT32 = 0, 1
 """What ``codes`` says of a state."""
 
-_compiled: Callable[..., Any] = numba.njit(
-    fastmath={"reassoc", "contract", "nsz"}, nogil=True, cache=True, error_model="numpy"
-)
+_OPTIONS: dict[str, Any] = {
+    "fastmath": {"reassoc", "contract", "nsz"},
+    "nogil": True,
+    "cache": True,
+    "error_model": "numpy",
+}
+_compiled: Callable[..., Any] = numba.njit(**_OPTIONS)
+_inner: Callable[..., Any] = numba.njit(no_cpython_wrapper=True, no_cfunc_wrapper=True, **_OPTIONS)
+"""For what only compiled code calls: half a second less each, the first time."""
 
 
 @intrinsic
@@ -77,17 +85,17 @@ def _widened_overload(number):
     return lambda number: number
 
 
-@_compiled
+@_inner
 def _halves(row, low, width):
     return numba.carray(_pointer(row + np.uint64(2 * low)), (width,), np.uint16)
 
 
-@_compiled
+@_inner
 def _floats(row, low, width):
     return numba.carray(_pointer(row + np.uint64(4 * low)), (width,), np.float32)
 
 
-@_compiled
+@_inner
 def _doubles(row, low, width):
     return numba.carray(_pointer(row + np.uint64(8 * low)), (width,), np.float64)
 
@@ -95,7 +103,7 @@ def _doubles(row, low, width):
 # Products -----------------------------------------------------------------------------------------------------------
 
 
-@_compiled
+@_inner
 def _stage_and_square(stored, tile, width):
     total = np.float32(0)
     for k in range(width):
@@ -105,7 +113,7 @@ def _stage_and_square(stored, tile, width):
     return total
 
 
-@_compiled
+@_inner
 def _square(stored, width):
     total = np.float32(0)
     for k in range(width):
@@ -114,7 +122,7 @@ def _square(stored, width):
     return total
 
 
-@_compiled
+@_inner
 def _table(right, other, first, second, third, fourth, width):
     """Products of two with four."""
     a, b, c, d = np.float32(0), np.float32(0), np.float32(0), np.float32(0)
@@ -133,7 +141,7 @@ def _table(right, other, first, second, third, fourth, width):
     return a, b, c, d, e, f, g, h
 
 
-@_compiled
+@_inner
 def _add_row_products(addresses, codes, staged, rights_2K, lefts_4K, outs_8K, low, width, tiles, squares_N, products_P):
     """Adds a tile of one row to the squares of all states and to the products of the pairs."""
     for s in range(len(addresses)):
@@ -151,14 +159,13 @@ def _add_row_products(addresses, codes, staged, rights_2K, lefts_4K, outs_8K, lo
         right, other = rights_2K[0, k], rights_2K[1, k]
         first, second = tiles[lefts_4K[0, k]], tiles[lefts_4K[1, k]]
         third, fourth = tiles[lefts_4K[2, k]], tiles[lefts_4K[3, k]]
-        if staged[right]:
-            found = _table(tiles[right], tiles[other], first, second, third, fourth, width)
-        elif codes[right] == BFLOAT16:
-            one, two = _halves(addresses[right], low, width), _halves(addresses[other], low, width)
-            found = _table(one, two, first, second, third, fourth, width)
+        if staged[right] or codes[right] != BFLOAT16:
+            p = tiles[right, :width] if staged[right] else _floats(addresses[right], low, width)
+            q = tiles[other, :width] if staged[right] else _floats(addresses[other], low, width)
+            found = _table(p, q, first, second, third, fourth, width)
         else:
-            one, two = _floats(addresses[right], low, width), _floats(addresses[other], low, width)
-            found = _table(one, two, first, second, third, fourth, width)
+            x, y = _halves(addresses[right], low, width), _halves(addresses[other], low, width)
+            found = _table(x, y, first, second, third, fourth, width)
         # What isn't asked for goes to a place of its own, behind the last pair.
         products_P[outs_8K[0, k]] += found[0]
         products_P[outs_8K[1, k]] += found[1]
@@ -170,34 +177,10 @@ def _add_row_products(addresses, codes, staged, rights_2K, lefts_4K, outs_8K, lo
         products_P[outs_8K[7, k]] += found[7]
 
 
-@_compiled
-def row_products(addresses, steps, codes, staged, rights_2K, lefts_4K, outs_8K, rows, size, squares_NT, products_PT):
-    """Squared norms and products alone; see ``compare_block``.
-
-    Args:
-        addresses, steps, codes, staged, rights_2K, lefts_4K, outs_8K, rows, size: see there.
-        squares_NT: float64, is filled; infinite where float32 overflows.
-        products_PT: float64, is filled.
-    """
-    states, pairs = len(addresses), len(products_PT)
-    tiles = np.zeros((states + 1, TILE + PADDING), np.float32)
-    at, squares_N, products_P = np.empty(states, np.uint64), np.empty(states), np.empty(pairs + 1)
-    for t in range(rows):
-        for s in range(states):
-            at[s] = addresses[s] + np.uint64(t) * steps[s]
-        squares_N[:] = 0
-        products_P[:] = 0
-        for low in range(0, size, TILE):
-            width = min(TILE, size - low)
-            _add_row_products(at, codes, staged, rights_2K, lefts_4K, outs_8K, low, width, tiles, squares_N, products_P)
-        squares_NT[:, t] = squares_N
-        products_PT[:, t] = products_P[:pairs]
-
-
 # Differences --------------------------------------------------------------------------------------------------------
 
 
-@_compiled
+@_inner
 def _distance(x, y, width):
     total = np.float32(0)
     for k in range(width):
@@ -206,74 +189,58 @@ def _distance(x, y, width):
     return total
 
 
-@_compiled
-def _row_distance(x, x_code, y, y_code, size):
-    """The squared distance of two rows."""
+@_inner
+def _widen(halves, tile, width):
+    for k in range(width):
+        tile[k] = _widened(halves[k])
+
+
+@_inner
+def _as_floats(row, code, low, width, tile):
+    """Numbers of a row as float32: in the tile where they are stored otherwise."""
+    if code == BFLOAT16:
+        _widen(_halves(row, low, width), tile, width)
+        return tile[:width]
+    return _floats(row, low, width)
+
+
+@_inner
+def _row_distance(x, x_code, y, y_code, size, tiles):
+    """The squared distance of two rows; infinite where float32 overflows."""
     total = 0.0
     for low in range(0, size, TILE):
         width = min(TILE, size - low)
-        if x_code == BFLOAT16:
-            if y_code == BFLOAT16:
-                total += _distance(_halves(x, low, width), _halves(y, low, width), width)
-            else:
-                total += _distance(_halves(x, low, width), _floats(y, low, width), width)
-        elif y_code == BFLOAT16:
-            total += _distance(_floats(x, low, width), _halves(y, low, width), width)
+        if x_code == BFLOAT16 and y_code == BFLOAT16:
+            total += _distance(_halves(x, low, width), _halves(y, low, width), width)
         else:
-            total += _distance(_floats(x, low, width), _floats(y, low, width), width)
-    return total
-
-
-@_compiled
-def _number(row, code, k):
-    if code == BFLOAT16:
-        return np.float64(_widened(_halves(row, k, 1)[0]))
-    return np.float64(_floats(row, k, 1)[0])
-
-
-@_compiled
-def _squared_in_float64(row, code, size):
-    total = 0.0
-    for k in range(size):
-        number = _number(row, code, k)
-        total += number * number
-    return total
-
-
-@_compiled
-def _distance_in_float64(x, x_code, y, y_code, size):
-    total = 0.0
-    for k in range(size):
-        difference = _number(x, x_code, k) - _number(y, y_code, k)
-        total += difference * difference
+            a, b = _as_floats(x, x_code, low, width, tiles[0]), _as_floats(y, y_code, low, width, tiles[1])
+            total += _distance(a, b, width)
     return total
 
 
 @_compiled
 def row_distances(addresses, steps, codes, x, y, x_rows, y_rows, size, out_QT):
-    """Squared distances of rows: float64 ``[Q, T]``, is filled.
+    """Squared distances of rows, float64 ``[Q, T]``.
 
     Args:
         addresses, steps, codes, size: see ``compare_block``.
         x, y: int64 ``[Q]``, the states.
         x_rows, y_rows: int64 ``[T]``, the rows of one and of the other; the same for all.
-        out_QT: is filled.
+        out_QT: is filled; infinite where float32 overflows.
     """
+    tiles = np.empty((2, TILE + PADDING), np.float32)
     for q in range(len(x)):
         a, b = x[q], y[q]
         for t in range(len(x_rows)):
             one = addresses[a] + np.uint64(x_rows[t]) * steps[a]
             two = addresses[b] + np.uint64(y_rows[t]) * steps[b]
-            found = _row_distance(one, codes[a], two, codes[b], size)
-            if not found <= HUGE:
-                found = _distance_in_float64(one, codes[a], two, codes[b], size)
-            out_QT[q, t] = found
+            out_QT[q, t] = _row_distance(one, codes[a], two, codes[b], size, tiles)
 
 
 # Sums of each dimension ---------------------------------------------------------------------------------------------
 
 
-@_compiled
+@_inner
 def _add_four(x0, x1, x2, x3, y0, y1, y2, y3, x_origin, y_origin, scratch, width):
     """Adds four rows to a tile's sums, and gives the squared distance of each row from its other one.
 
@@ -309,7 +276,7 @@ def _add_four(x0, x1, x2, x3, y0, y1, y2, y3, x_origin, y_origin, scratch, width
     return first, second, third, fourth
 
 
-@_compiled
+@_inner
 def _add_one(x, y, x_origin, y_origin, scratch, width):
     sx, sy, xx, yy = scratch[0], scratch[1], scratch[2], scratch[3]
     xy, dd, top = scratch[4], scratch[5], scratch[6]
@@ -331,79 +298,50 @@ def _add_one(x, y, x_origin, y_origin, scratch, width):
     return total
 
 
-@_compiled
-def _add_tile_of_rows(x_rows, x_code, y_rows, y_code, begin, low, width, x_origin, y_origin, scratch, out_T, count):
-    """Adds ``GROUP`` rows from ``begin`` on, or one, to a tile's sums, and to ``out_T`` their distances there."""
-    a, e = x_rows[begin], y_rows[begin]
-    if count == GROUP:
-        b, c, d = x_rows[begin + 1], x_rows[begin + 2], x_rows[begin + 3]
-        f, g, h = y_rows[begin + 1], y_rows[begin + 2], y_rows[begin + 3]
-        if x_code == BFLOAT16 and y_code == BFLOAT16:
-            found = _add_four(
-                _halves(a, low, width),
-                _halves(b, low, width),
-                _halves(c, low, width),
-                _halves(d, low, width),
-                _halves(e, low, width),
-                _halves(f, low, width),
-                _halves(g, low, width),
-                _halves(h, low, width),
-                x_origin,
-                y_origin,
-                scratch,
-                width,
-            )
-        else:
-            found = _add_four(
-                _floats(a, low, width),
-                _floats(b, low, width),
-                _floats(c, low, width),
-                _floats(d, low, width),
-                _floats(e, low, width),
-                _floats(f, low, width),
-                _floats(g, low, width),
-                _floats(h, low, width),
-                x_origin,
-                y_origin,
-                scratch,
-                width,
-            )
-        out_T[begin] += found[0]
-        out_T[begin + 1] += found[1]
-        out_T[begin + 2] += found[2]
-        out_T[begin + 3] += found[3]
-    elif x_code == BFLOAT16:
-        x = _halves(a, low, width)
-        if y_code == BFLOAT16:
-            out_T[begin] += _add_one(x, _halves(e, low, width), x_origin, y_origin, scratch, width)
-        else:
-            out_T[begin] += _add_one(x, _floats(e, low, width), x_origin, y_origin, scratch, width)
-    else:
-        x = _floats(a, low, width)
-        if y_code == BFLOAT16:
-            out_T[begin] += _add_one(x, _halves(e, low, width), x_origin, y_origin, scratch, width)
-        else:
-            out_T[begin] += _add_one(x, _floats(e, low, width), x_origin, y_origin, scratch, width)
+@_inner
+def _add_halves(x_rows, y_rows, t, together, low, width, scratch, out_T):
+    x, y = _halves(x_rows[t], low, width), _halves(y_rows[t], low, width)
+    if not together:
+        out_T[t] += _add_one(x, y, scratch[7], scratch[8], scratch, width)
+        return
+    b, c, d = x_rows[t + 1], x_rows[t + 2], x_rows[t + 3]
+    f, g, h = y_rows[t + 1], y_rows[t + 2], y_rows[t + 3]
+    b, c, d = _halves(b, low, width), _halves(c, low, width), _halves(d, low, width)
+    f, g, h = _halves(f, low, width), _halves(g, low, width), _halves(h, low, width)
+    found = _add_four(x, b, c, d, y, f, g, h, scratch[7], scratch[8], scratch, width)
+    out_T[t] += found[0]
+    out_T[t + 1] += found[1]
+    out_T[t + 2] += found[2]
+    out_T[t + 3] += found[3]
 
 
-@_compiled
-def _add_rows(x_rows, x_code, y_rows, y_code, count, size, x_origin_D, y_origin_D, sums_6D, largest_D, scratch, out_T):
+@_inner
+def _add_floats(x_rows, x_code, y_rows, y_code, t, low, width, scratch, tiles, out_T):
+    x = _as_floats(x_rows[t], x_code, low, width, tiles[0])
+    y = _as_floats(y_rows[t], y_code, low, width, tiles[1])
+    out_T[t] += _add_one(x, y, scratch[7], scratch[8], scratch, width)
+
+
+@_inner
+def _add_rows(x_rows, x_code, y_rows, y_code, count, size, origins_2D, sums_6D, largest_D, scratch, tiles, out_T):
     """Adds so many rows to the sums of each dimension, and to ``out_T`` their squared distances."""
-    x_origin, y_origin = scratch[7], scratch[8]
     for low in range(0, size, TILE):
         width = min(TILE, size - low)
         scratch[:7] = 0
-        for k in range(width):
-            x_origin[k] = np.float32(x_origin_D[low + k])
-            y_origin[k] = np.float32(y_origin_D[low + k])
+        for side in range(2):
+            origin = scratch[7 + side]
+            for k in range(width):
+                origin[k] = np.float32(origins_2D[side][low + k])
         t = 0
         while t < count:
-            # Four at once have one dtype on both sides: four compiled loops for the sake of mixed ones are too many.
-            together = GROUP if t + GROUP <= count and x_code == y_code else 1
-            _add_tile_of_rows(
-                x_rows, x_code, y_rows, y_code, t, low, width, x_origin, y_origin, scratch, out_T, together
-            )
-            t += together
+            if x_code == BFLOAT16 and y_code == BFLOAT16:
+                together = t + GROUP <= count
+                _add_halves(x_rows, y_rows, t, together, low, width, scratch, out_T)
+                t += GROUP if together else 1
+            else:
+                # One by one: half as fast, for what is twice as large anyway.
+                _add_floats(x_rows, x_code, y_rows, y_code, t, low, width, scratch, tiles, out_T)
+                t += 1
         for s in range(6):
             sums, part = sums_6D[s, low : low + width], scratch[s]
             for k in range(width):
@@ -414,61 +352,20 @@ def _add_rows(x_rows, x_code, y_rows, y_code, count, size, x_origin_D, y_origin_
             greatest[k] = max(before, found)
 
 
-@_compiled
-def _add_row_in_float64(x, x_code, y, y_code, size, x_origin_D, y_origin_D, sums_6D, largest_D):
-    for k in range(size):
-        a, e = _number(x, x_code, k), _number(y, y_code, k)
-        p = a - e
-        a, e = a - x_origin_D[k], e - y_origin_D[k]
-        sums_6D[0, k] += a
-        sums_6D[1, k] += e
-        sums_6D[2, k] += a * a
-        sums_6D[3, k] += e * e
-        sums_6D[4, k] += a * e
-        sums_6D[5, k] += p * p
-        largest_D[k] = max(largest_D[k], abs(p))
-
-
-@_compiled
-def pair_sums(addresses, steps, codes, rows, size, x_origin_D, y_origin_D, sums_6D, largest_D):
-    """Adds some rows of two states to the sums of each dimension.
-
-    Args:
-        addresses, steps, codes, size: see ``compare_block``; of x and y.
-        rows: int64, which ones; they are numbers, and none is huge.
-        x_origin_D, y_origin_D: float64 ``[D]`` of values that float32 holds, around which sums are taken.
-        sums_6D: float64 ``[6, D]``: of x, y, their squares, their product (all less the origins), and of the squared
-            differences.
-        largest_D: float64 ``[D]``, the greatest ``|x - y|``.
-    """
-    scratch = np.zeros((9, TILE + PADDING), np.float32)
-    x_rows, y_rows = np.empty(ROWS_AT_ONCE, np.uint64), np.empty(ROWS_AT_ONCE, np.uint64)
-    unused_T = np.zeros(ROWS_AT_ONCE)
-    for begin in range(0, len(rows), ROWS_AT_ONCE):
-        count = min(ROWS_AT_ONCE, len(rows) - begin)
-        for t in range(count):
-            x_rows[t] = addresses[0] + np.uint64(rows[begin + t]) * steps[0]
-            y_rows[t] = addresses[1] + np.uint64(rows[begin + t]) * steps[1]
-        _add_rows(
-            x_rows,
-            codes[0],
-            y_rows,
-            codes[1],
-            count,
-            size,
-            x_origin_D,
-            y_origin_D,
-            sums_6D,
-            largest_D,
-            scratch,
-            unused_T,
-        )
+@_inner
+def _bring_in(row, count):
+    """Touches so many bytes, a number a cache line."""
+    numbers = numba.carray(_pointer(row), (count,), np.uint8)
+    total = np.uint8(0)
+    for k in range(0, count, CACHE_LINE):
+        total ^= numbers[k]
+    return total
 
 
 # Blocks -------------------------------------------------------------------------------------------------------------
 
 
-@_compiled
+@_inner
 def _relative(squared, expected):
     if not (np.isfinite(squared) and np.isfinite(expected)):
         return np.nan
@@ -496,6 +393,7 @@ def compare_block(
     squares_NT,
     errors_PT,
     standing_T,
+    huge_T,
     added_Q,
 ):
     """All that is computed of a block's numbers.
@@ -515,7 +413,7 @@ def compare_block(
         subtracted_2Q: int64, the subjects and what is expected of each pair that is subtracted.
         limits_N: float64, the norms beyond which a row stands out; infinite or NaN where nothing does.
         sums_4Q: uint64, addresses of each such pair's origins of x and y, sums and largest differences: see
-            ``pair_sums``, with the expected state as x. 0 where no sums are taken.
+            ``arithmetic.PairSums``, with the expected state as x. 0 where no sums are taken.
         rows: T.
         size: D.
         subtracted_below: relative errors under it are measured by subtraction.
@@ -523,18 +421,26 @@ def compare_block(
         errors_PT: float64 ``[P + Q + N, T]``, is filled: relative errors of all pairs, then norms. NaN where either
             row isn't finite.
         standing_T: bool, is filled.
+        huge_T: bool, is filled: rows of which float32 may have lost something; they are in no sums.
         added_Q: int64, how many rows were added to the sums of each pair.
     """
     states, pairs, differences = len(addresses), products_2P.shape[1], subtracted_2Q.shape[1]
     tiles = np.zeros((states + 1, TILE + PADDING), np.float32)
-    scratch = np.zeros((9, TILE + PADDING), np.float32)
+    scratch, wide = np.zeros((9, TILE + PADDING), np.float32), np.empty((2, TILE + PADDING), np.float32)
     at = np.empty(states, np.uint64)
     squares_N, products_P = np.empty(states), np.empty(pairs + 1)
     x_rows, y_rows = np.empty(ROWS_AT_ONCE, np.uint64), np.empty(ROWS_AT_ONCE, np.uint64)
     places, distances = np.empty(ROWS_AT_ONCE, np.int64), np.empty(ROWS_AT_ONCE)
     threshold = subtracted_below * subtracted_below
+    touched = np.uint8(0)
     for begin in range(0, rows, ROWS_AT_ONCE):
         stop = min(begin + ROWS_AT_ONCE, rows)
+        # In the order in which they lie, and nothing else meanwhile: what follows jumps from state to state, a
+        # kilobyte of each, and would wait for memory three times as long.
+        for t in range(begin, stop):
+            for s in range(states):
+                item = 2 if codes[s] == BFLOAT16 else 4
+                touched ^= _bring_in(addresses[s] + np.uint64(t) * steps[s], size * item)
         for t in range(begin, stop):
             for s in range(states):
                 at[s] = addresses[s] + np.uint64(t) * steps[s]
@@ -545,53 +451,36 @@ def compare_block(
                 _add_row_products(
                     at, codes, staged, rights_2K, lefts_4K, outs_8K, low, width, tiles, squares_N, products_P
                 )
-            standing = False
+            standing, huge = False, False
             for s in range(states):
-                if not np.isfinite(squares_N[s]):
-                    # Squares of float32 numbers overflow from 1.8e19 on.
-                    squares_N[s] = _squared_in_float64(at[s], codes[s], size)
+                # NaN comes from NaN alone; infinity may be float32's, whose squares overflow from 1.8e19 on.
+                huge = huge or squares_N[s] > HUGE
                 squares_NT[s, t] = squares_N[s]
                 norm = np.sqrt(squares_N[s])
                 finite = np.isfinite(norm)
                 standing = standing or (finite and norm > limits_N[s])
                 errors_PT[pairs + differences + s, t] = norm if finite else np.nan
-            standing_T[t] = standing
+            standing_T[t], huge_T[t] = standing, huge
             for p in range(pairs):
                 left, right = products_2P[0, p], products_2P[1, p]
                 expected = squares_N[right]
                 squared = squares_N[left] + expected - 2 * products_P[p]
-                if not (squares_N[left] <= HUGE and expected <= HUGE):
-                    squared = np.nan
-                    if np.isfinite(squares_N[left]) and np.isfinite(expected):
-                        squared = _distance_in_float64(at[left], codes[left], at[right], codes[right], size)
-                elif squared < threshold * expected or expected == 0 or squared < 0:
-                    squared = _row_distance(at[left], codes[left], at[right], codes[right], size)
+                if squared < threshold * expected or expected == 0 or squared < 0:
+                    squared = _row_distance(at[left], codes[left], at[right], codes[right], size, wide)
                 errors_PT[p, t] = _relative(squared, expected)
         for q in range(differences):
             y, x = subtracted_2Q[0, q], subtracted_2Q[1, q]
             wanted = sums_4Q[0, q] != 0
-            x_origin_D, y_origin_D = _doubles(sums_4Q[0, q], 0, size), _doubles(sums_4Q[1, q], 0, size)
-            sums_6D = _doubles(sums_4Q[2, q], 0, 6 * size).reshape((6, size))
-            largest_D = _doubles(sums_4Q[3, q], 0, size)
             count = 0
             for t in range(begin, stop):
                 x_row, y_row = addresses[x] + np.uint64(t) * steps[x], addresses[y] + np.uint64(t) * steps[y]
-                expected, other = squares_NT[x, t], squares_NT[y, t]
-                squared = np.nan
-                if expected <= HUGE and other <= HUGE:
-                    if wanted and not standing_T[t]:
-                        x_rows[count], y_rows[count], places[count] = x_row, y_row, t
-                        count += 1
-                        continue
-                    squared = _row_distance(x_row, codes[x], y_row, codes[y], size)
-                elif np.isfinite(expected) and np.isfinite(other):
-                    squared = _distance_in_float64(x_row, codes[x], y_row, codes[y], size)
-                    if wanted and not standing_T[t]:
-                        _add_row_in_float64(
-                            x_row, codes[x], y_row, codes[y], size, x_origin_D, y_origin_D, sums_6D, largest_D
-                        )
-                        added_Q[q] += 1
-                errors_PT[pairs + q, t] = _relative(squared, expected)
+                is_finite = np.isfinite(squares_NT[x, t]) and np.isfinite(squares_NT[y, t])
+                if wanted and is_finite and not standing_T[t] and not huge_T[t]:
+                    x_rows[count], y_rows[count], places[count] = x_row, y_row, t
+                    count += 1
+                else:
+                    squared = _row_distance(x_row, codes[x], y_row, codes[y], size, wide) if is_finite else np.nan
+                    errors_PT[pairs + q, t] = _relative(squared, squares_NT[x, t])
             if count:
                 distances[:] = 0
                 _add_rows(
@@ -601,16 +490,17 @@ def compare_block(
                     codes[y],
                     count,
                     size,
-                    x_origin_D,
-                    y_origin_D,
-                    sums_6D,
-                    largest_D,
+                    (_doubles(sums_4Q[0, q], 0, size), _doubles(sums_4Q[1, q], 0, size)),
+                    _doubles(sums_4Q[2, q], 0, 6 * size).reshape((6, size)),
+                    _doubles(sums_4Q[3, q], 0, size),
                     scratch,
+                    wide,
                     distances,
                 )
                 added_Q[q] += count
                 for i in range(count):
                     errors_PT[pairs + q, places[i]] = _relative(distances[i], squares_NT[x, places[i]])
+    return touched
 
 
 # Histograms ---------------------------------------------------------------------------------------------------------
