@@ -191,12 +191,12 @@ class Accumulator:
         for pair, count in zip(self.pairs, bad, strict=False):
             pair.bad_sinks += count
         kept = (~sinks_T).nonzero().flatten()
-        for chosen in kept.split(SAMPLED_ROWS):
-            if len(chosen):
-                held = states.read_rows(aside.rows_T[chosen].tolist())
-                for pair, (live, trained) in zip(self.pairs, states.pairs.subtracted, strict=False):
-                    x, y = aside.squares_NT[trained, chosen], aside.squares_NT[live, chosen]
-                    add_rows(self._arithmetic, pair.moments, (held[trained], x), (held[live], y))
+        for low in range(0, len(kept), SAMPLED_ROWS):
+            chosen = kept[low : low + SAMPLED_ROWS]
+            held = states.read_rows(aside.rows_T[chosen].tolist())
+            for pair, (live, trained) in zip(self.pairs, states.pairs.subtracted, strict=False):
+                x, y = aside.squares_NT[trained, chosen], aside.squares_NT[live, chosen]
+                add_rows(self._arithmetic, pair.moments, (held[trained], x), (held[live], y))
         return self._slot_errors(states, aside.errors_RT, ~sinks_T)
 
     def _tell_sequence(self, name: str, errors_PT: torch.Tensor) -> None:

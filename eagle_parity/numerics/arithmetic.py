@@ -487,11 +487,17 @@ def _arrange(pairs: Sequence[tuple[int, int]], dtypes: Sequence[torch.dtype], ri
                     for subject in row
                 ]
                 tables.append((expected, row, outs))
-    arrays = [
-        np.array([table[part] for table in tables], np.int64).reshape(len(tables), width).T.copy()
-        for part, width in enumerate((rights, lefts, rights * lefts))
-    ]
-    return _Tables(np.array(staged), *arrays, np.array(pairs, np.int64).reshape(-1, 2).T.copy())
+
+    def columns(part: int, width: int) -> npt.NDArray[np.int64]:
+        return np.array([table[part] for table in tables], np.int64).reshape(len(tables), width).T.copy()
+
+    return _Tables(
+        np.array(staged),
+        columns(0, rights),
+        columns(1, lefts),
+        columns(2, rights * lefts),
+        np.array(pairs, np.int64).reshape(-1, 2).T.copy(),
+    )
 
 
 _INFINITE_BITS = 0x7FF0_0000_0000_0000

@@ -36,8 +36,8 @@ GROUP = 4
 RIGHTS, LEFTS = 2, 4
 """Of a table of products: eight running sums and the two widened numbers are what 16 vector registers hold."""
 
-ROWS_AT_ONCE = 16
-"""Rows that are done with before the next ones are begun: of eight states of 1,536 dimensions they are 0.4 MB. They are
+ROWS_AT_ONCE = 32
+"""Rows that are done with before the next ones are begun: of eight states of 1,536 dimensions they are 0.8 MB. They are
 also the rows whose sums a dimension holds in float32. With 256, rows that repeat themselves were off by 1e-6, and
 standard deviations of bfloat16 numbers by 3e-6."""
 
@@ -348,7 +348,7 @@ def _add_rows(x_rows, x_code, y_rows, y_code, count, size, origins_2D, sums_6D, 
                 sums[k] += part[k]
         greatest, part = largest_D[low : low + width], scratch[6]
         for k in range(width):
-            found, before = np.sqrt(np.float64(part[k])), greatest[k]
+            found, before = np.float64(np.sqrt(part[k])), greatest[k]
             greatest[k] = max(before, found)
 
 
