@@ -74,7 +74,9 @@ class Accumulator:
         )
         targets = self._targets(states)
         rows = self._arithmetic.block_rows(pair.row_bytes)
-        limits_N = None if min(rows, pair.length) >= min(SAMPLED_ROWS, pair.length) else sink_limits(pair)
+        limits_N = (
+            None if min(rows, pair.length) >= min(SAMPLED_ROWS, pair.length) else sink_limits(pair, self._arithmetic)
+        )
         errors: list[torch.Tensor] = []
         aside: list[RowsAside] = []
         for low, high in pair.blocks(rows):
