@@ -93,6 +93,8 @@ class Accumulator:
                 self._add_repeats(states, numbers, keep_T, pair.token_ids[:high])
             if not bool(keep_T.all()):
                 aside.append(RowsAside.of(numbers, low))
+            # What they were mapped from goes before the next block's is mapped.
+            del held, numbers
         if aside and limits_N is not None:
             errors.append(self._add_aside(states, targets, RowsAside.join(aside), limits_N, pair.length))
         self._tell_sequence(pair.name, torch.cat(errors, dim=1))

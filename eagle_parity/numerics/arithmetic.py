@@ -39,7 +39,7 @@ HUGE = 1e30
 
 _WHOLE_ROWS = 256
 _LEAST_ROWS, _MOST_ROWS = 64, 2048
-_BLOCK_BYTES = 64 * 1024 * 1024
+_BLOCK_BYTES = 32 * 1024 * 1024
 
 
 class Products(NamedTuple):
