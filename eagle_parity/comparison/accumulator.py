@@ -7,20 +7,22 @@ from typing import TYPE_CHECKING
 import torch
 
 from eagle_parity.comparison.alignment import last_state_candidate, trained_slot_candidate
+from eagle_parity.comparison.block_numbers import BlockNumbers, RowsAside, add_rows, count_rows, error_row, norm_row
 from eagle_parity.comparison.measurements import SlotMeasurement
 from eagle_parity.comparison.pair_block import PairStates
 from eagle_parity.comparison.sinks import sink_limits
 from eagle_parity.comparison.slot_pair import SlotPair
 from eagle_parity.comparison.state_match import StateMatch
-from eagle_parity.numerics.arithmetic import WholeArrays
+from eagle_parity.numerics.arithmetic import HUGE, Pairs, WholeArrays
 from eagle_parity.numerics.moments import PairMoments
+from eagle_parity.numerics.rows import token_neighbours
 from eagle_parity.numerics.sinks import SAMPLED_ROWS, choose_sinks, limits_of, stands_out
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Sequence
 
     from eagle_parity.comparison.alignment import AlignedPair
-    from eagle_parity.comparison.block_numbers import BlockNumbers
+    from eagle_parity.comparison.block_numbers import Targets
     from eagle_parity.comparison.measurements import Candidate
     from eagle_parity.hidden_states import HiddenStates
     from eagle_parity.numerics.arithmetic import Arithmetic
@@ -56,10 +58,8 @@ class Accumulator:
         ]
         self.trained_last = StateMatch.start((*known, *trained_slots), trained.layout.dtype)
         self.live_last = StateMatch.start((*known, last_state_candidate()), live.layout.dtype)
-        self.pairs = [
-            SlotPair(PairMoments(hidden_size), bad_row_distance=bad_row_distance)
-            for _ in range(min(len(self.trained), len(self.live)))
-        ]
+        self.pairs = [SlotPair(PairMoments(hidden_size)) for _ in range(min(len(self.trained), len(self.live)))]
+        self.bad_row_distance = bad_row_distance
         self.tokens = 0
 
     def update(self, pair: AlignedPair) -> None:
@@ -72,55 +72,144 @@ class Accumulator:
             self.trained_last.candidates,
             self.live_last.candidates,
         )
-        slots = [*states.trained, *states.live]
+        targets = self._targets(states)
         rows = self._arithmetic.block_rows(pair.row_bytes)
-        limits_N = None if min(rows, pair.length) >= min(SAMPLED_ROWS, pair.length) else sink_limits(pair)
-        errors: list[list[torch.Tensor]] = [[] for _ in self.pairs]
-        aside: list[int] = []
-        aside_norms: list[torch.Tensor] = []
+        limits_N = (
+            None if min(rows, pair.length) >= min(SAMPLED_ROWS, pair.length) else sink_limits(pair, self._arithmetic)
+        )
+        errors: list[torch.Tensor] = []
+        aside: list[RowsAside] = []
         for low, high in pair.blocks(rows):
-            numbers = states.read(range(low, high), self._arithmetic)
-            norms_NT = numbers.squares_NT[slots].sqrt()
-            if limits_N is None:
-                limits_N = limits_of(norms_NT)
-            standing_T = stands_out(norms_NT, limits_N)
-            aside += (standing_T.nonzero().flatten() + low).tolist()
-            aside_norms.append(norms_NT[:, standing_T])
-            self._add(states, numbers, ~standing_T, ~standing_T, errors)
+            held = states.read(low, high)
+            limits_N, moments = self._begin(states, held, limits_N)
+            numbers = BlockNumbers(held, states.pairs, self._arithmetic, limits_N, moments)
+            keep_T = ~numbers.standing_T
+            for slot, begun in enumerate(moments):
+                if begun is None:
+                    numbers.add_to(self.pairs[slot].moments, *states.pairs.subtracted[slot], keep_T)
+            self._count(states, targets, numbers.errors_RT, keep_T, keep_T)
+            errors.append(self._slot_errors(states, numbers.errors_RT, keep_T))
             if low == 0:
-                self._add_repeats(states, numbers, ~standing_T, pair.token_ids[:high])
+                self._add_repeats(states, numbers, keep_T, pair.token_ids[:high])
+            if not bool(keep_T.all()):
+                aside.append(RowsAside.of(numbers, low))
+            # What they were mapped from goes before the next block's is mapped.
+            del held, numbers
         if aside and limits_N is not None:
-            sinks_T = choose_sinks(torch.cat(aside_norms, dim=1), limits_N, pair.length)
-            for low in range(0, len(aside), SAMPLED_ROWS):
-                numbers = states.read(aside[low : low + SAMPLED_ROWS], self._arithmetic)
-                chosen_T = sinks_T[low : low + SAMPLED_ROWS]
-                self._add(states, numbers, ~chosen_T, torch.ones_like(chosen_T), errors)
-                for pair_state, trained, live in zip(self.pairs, states.trained, states.live, strict=False):
-                    pair_state.update_sinks(numbers, trained, live, chosen_T)
-        for slot, state in enumerate(self.pairs):
-            state.tell_sequence(pair.name, errors[slot])
+            errors.append(self._add_aside(states, targets, RowsAside.join(aside), limits_N, pair.length))
+        self._tell_sequence(pair.name, torch.cat(errors, dim=1))
 
-    def _add(
+    def _begin(
+        self, states: PairStates, held: Sequence[torch.Tensor], limits_N: torch.Tensor | None
+    ) -> tuple[torch.Tensor, list[PairMoments | None]]:
+        """The limits of a sequence, and the sums to which its rows can be added at once.
+
+        What this is for is seen in the block's first rows: a sequence's median norm, and around what sums are taken.
+        """
+        moments: list[PairMoments | None] = [pair.moments for pair in self.pairs[: states.same_place]]
+        if limits_N is not None and all(pair.moments.rows for pair in self.pairs[: states.same_place]):
+            return limits_N, moments
+        first = [state[:SAMPLED_ROWS] for state in held[: states.slots]]
+        norms_NT = self._arithmetic.compare(first, Pairs()).squares_NT.sqrt()
+        limits_N = limits_of(norms_NT) if limits_N is None else limits_N
+        usable_NT = ~stands_out(norms_NT, limits_N) & (norms_NT <= HUGE**0.5)
+        for slot, (live, trained) in enumerate(states.pairs.subtracted[: states.same_place]):
+            pair = self.pairs[slot].moments
+            if not pair.rows and not pair.begin(
+                held[trained], held[live], (usable_NT[trained] & usable_NT[live]).nonzero().flatten()
+            ):
+                moments[slot] = None
+        return limits_N, moments
+
+    def _targets(self, states: PairStates) -> Targets:
+        targets: Targets = []
+        for match, place in self._matches(states):
+            targets += match.targets(states.pairs, place, states.labels)
+        for pair, (live, trained) in zip(self.pairs, states.pairs.subtracted, strict=False):
+            targets.append((error_row(states.pairs, live, trained), pair.errors.counts_PB[0]))
+        for pair, live, second in zip(self.pairs, states.live, states.noise, strict=False):
+            targets.append((error_row(states.pairs, second, live), pair.noise.counts_PB[0]))
+        return targets
+
+    def _count(
         self,
         states: PairStates,
-        numbers: BlockNumbers,
+        targets: Targets,
+        errors_RT: torch.Tensor,
         keep_T: torch.Tensor,
         seen_T: torch.Tensor,
-        errors: list[list[torch.Tensor]],
     ) -> None:
+        """Adds rows to all histograms.
+
+        Args:
+            states: the pair's.
+            targets: what goes where.
+            errors_RT: of the rows.
+            keep_T: bool ``[T]``, which rows count.
+            seen_T: bool ``[T]``, which rows can't come again: those that count, and sinks.
+        """
+        count_rows(self._arithmetic, errors_RT, targets, keep_T)
+        finite_NT = errors_RT[norm_row(states.pairs, 0) :].isfinite()
+        kept, missing = (finite_NT & keep_T).sum(1).tolist(), (~finite_NT & seen_T).sum(1).tolist()
         for match, place in self._matches(states):
-            match.update(numbers, place, states.labels, keep_T, seen_T)
-        for slot, (state, trained, live) in enumerate(zip(self.pairs, states.trained, states.live, strict=False)):
-            errors[slot].append(state.update(numbers, trained, live, keep_T))
-        for state, live, second in zip(self.pairs, states.live, states.noise, strict=False):
-            state.noise.update(numbers.subtract(second, live)[None], keep_T, numbers.arithmetic)
+            match.rows += kept[place]
+            match.non_finite += missing[place]
+
+    def _slot_errors(self, states: PairStates, errors_RT: torch.Tensor, keep_T: torch.Tensor) -> torch.Tensor:
+        """Of slots in one place, ``[slots, T]``; NaN where a row isn't kept."""
+        first = len(states.pairs.by_products)
+        return torch.where(keep_T, errors_RT[first : first + states.same_place], torch.nan)
 
     def _add_repeats(
         self, states: PairStates, numbers: BlockNumbers, keep_T: torch.Tensor, ids_T: torch.Tensor
     ) -> None:
-        first_T = torch.arange(numbers.rows) < REPEATS_AMONG
-        for match, place in self._matches(states):
-            match.update_repeats(numbers, place, keep_T & first_T & numbers.finite_NT[place], ids_T)
+        """Adds the first rows of a sequence: how rows of one token, and of different ones, differ."""
+        matches = list(self._matches(states))
+        usable_NT = (keep_T & numbers.finite_NT)[:, :REPEATS_AMONG]
+        # All states at once, but for those of which other rows are no numbers.
+        alike: dict[bytes, list[tuple[StateMatch, int]]] = {}
+        for match, place in matches:
+            alike.setdefault(bytes(usable_NT[place].numpy()), []).append((match, place))
+        for members in alike.values():
+            kept = usable_NT[members[0][1]].nonzero().flatten()
+            first, second, same_T = token_neighbours(ids_T[kept])
+            errors_NT = numbers.neighbour_errors([place for _, place in members], kept[first], kept[second])
+            for chosen_T, counts in (
+                (same_T, [match.repeats.counts_PB[0] for match, _ in members]),
+                (~same_T, [match.contrasts.counts_PB[0] for match, _ in members]),
+            ):
+                count_rows(self._arithmetic, errors_NT, list(enumerate(counts)), chosen_T)
+
+    def _add_aside(
+        self, states: PairStates, targets: Targets, aside: RowsAside, limits_N: torch.Tensor, length: int
+    ) -> torch.Tensor:
+        """Adds the rows of a sequence that stand out, and gives the errors of those that are no sinks."""
+        sinks_T = choose_sinks(aside.squares_NT[: states.slots].sqrt(), limits_N, length)
+        self._count(states, targets, aside.errors_RT, ~sinks_T, torch.ones_like(sinks_T))
+        sink_targets = [
+            (error_row(states.pairs, live, trained), pair.sinks.counts_PB[0])
+            for pair, (live, trained) in zip(self.pairs, states.pairs.subtracted, strict=False)
+        ]
+        count_rows(self._arithmetic, aside.errors_RT, sink_targets, sinks_T)
+        bad = (self._slot_errors(states, aside.errors_RT, sinks_T) > self.bad_row_distance).sum(1).tolist()
+        for pair, count in zip(self.pairs, bad, strict=False):
+            pair.bad_sinks += count
+        kept = (~sinks_T).nonzero().flatten()
+        for low in range(0, len(kept), SAMPLED_ROWS):
+            chosen = kept[low : low + SAMPLED_ROWS]
+            held = states.read_rows(aside.rows_T[chosen].tolist())
+            for pair, (live, trained) in zip(self.pairs, states.pairs.subtracted, strict=False):
+                x, y = aside.squares_NT[trained, chosen], aside.squares_NT[live, chosen]
+                add_rows(self._arithmetic, pair.moments, (held[trained], x), (held[live], y))
+        return self._slot_errors(states, aside.errors_RT, ~sinks_T)
+
+    def _tell_sequence(self, name: str, errors_PT: torch.Tensor) -> None:
+        if not errors_PT.shape[1]:
+            return
+        medians = errors_PT.nanmedian(1).values.tolist()
+        bad = (errors_PT > self.bad_row_distance).any(1).tolist()
+        for pair, median, is_bad in zip(self.pairs, medians, bad, strict=False):
+            pair.tell_sequence(name, median, bad=is_bad)
 
     def _matches(self, states: PairStates) -> Iterator[tuple[StateMatch, int]]:
         yield from zip(self.trained, states.trained, strict=False)

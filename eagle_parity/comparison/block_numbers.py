@@ -1,31 +1,27 @@
 """What is known of one block of rows: norms, which rows are numbers, and how far states are from each other.
 
-Distances between states that are compared with many others come from inner products, one for each two states and row:
-``|x - y|^2 = |x|^2 + |y|^2 - 2xy``. Where the two are close that difference is mostly rounding, so there, and for the
-slots of one place on both sides, the rows are subtracted instead.
-
-Shape letters: T rows of the block, N states.
+Shape letters: T rows of the block, N states, R rows of ``errors_RT``.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, TypeAlias
 
 import torch
 
-from eagle_parity.numerics.arithmetic import WholeArrays
+from eagle_parity.numerics.arithmetic import HUGE, WholeArrays
+from eagle_parity.numerics.histogram import EDGES
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Sequence
 
-    from eagle_parity.numerics.arithmetic import Arithmetic
+    from eagle_parity.numerics.arithmetic import Arithmetic, Pairs
     from eagle_parity.numerics.moments import PairMoments
 
-SUBTRACTED_BELOW = 0.03
-"""Relative errors under this are measured by subtraction: by inner products with float32 sums within a tile, a relative
-error e is known to about 1e-7 / e, here a tenth of a bin of the histograms."""
-HUGE = 1e30
-"""Squared norms beyond this leave float32's range somewhere on the way; such rows are added up in float64."""
+
+Targets: TypeAlias = "list[tuple[int, torch.Tensor]]"
+"""Rows of a block's errors, and the counts of a histogram that each goes into."""
 
 
 class BlockNumbers:
@@ -33,82 +29,115 @@ class BlockNumbers:
 
     Args:
         states: ``[T, D]`` each, as stored.
-        pairs: (subject, expected) places of states whose errors will be asked for.
+        pairs: places of states whose errors will be asked for.
         arithmetic: how.
+        limits: float64, the norms beyond which a row stands out, of so many states, the first ones.
+        moments: of the subtracted pairs, the first ones, to which all rows are added that don't stand out.
     """
 
     def __init__(
-        self, states: Sequence[torch.Tensor], pairs: Iterable[tuple[int, int]], arithmetic: Arithmetic
+        self,
+        states: Sequence[torch.Tensor],
+        pairs: Pairs,
+        arithmetic: Arithmetic,
+        limits: torch.Tensor | None = None,
+        moments: Sequence[PairMoments | None] = (),
     ) -> None:
         self.states = states
+        self.pairs = pairs
         self.arithmetic = arithmetic
-        listed = list(pairs)
-        self._place = {pair: place for place, pair in enumerate(listed)}
-        self.squares_NT, products_PT = arithmetic.products(states, listed)
+        sums = [None if each is None else each.sums for each in moments]
+        compared = arithmetic.compare(states, pairs, limits, sums)
+        self.squares_NT, self.errors_RT, self.standing_T, added = compared
+        for each, rows in zip(moments, added, strict=False):
+            if each is not None:
+                each.rows += rows
         self.finite_NT = self.squares_NT.isfinite()
-        self._errors_PT = self._by_products(listed, products_PT)
-        self._subtracted: dict[tuple[int, int], torch.Tensor] = {}
 
     @property
     def rows(self) -> int:
         """T."""
         return self.squares_NT.shape[1]
 
-    def norms(self, state: int) -> torch.Tensor:
-        """Of a state's rows, float64 ``[T]``."""
-        return self.squares_NT[state].sqrt()
-
     def errors(self, subject: int, expected: int) -> torch.Tensor:
         """``|subject - expected| / |expected|`` a row: float64 ``[T]``.
 
         Inf where only ``expected`` is zero, NaN where either row isn't finite: a row that isn't there is no match.
         """
-        if (subject, expected) in self._subtracted:
-            return self._subtracted[subject, expected]
-        return self._errors_PT[self._place[subject, expected]]
+        return self.errors_RT[error_row(self.pairs, subject, expected)]
 
-    def subtract(self, subject: int, expected: int) -> torch.Tensor:
-        """As ``errors``, by subtraction throughout; the pair needs no product."""
-        everything = torch.arange(self.rows)
-        squared_T = self.arithmetic.squared_differences(
-            self.states[subject], self.states[expected], everything, everything
+    def neighbour_errors(self, states: Sequence[int], first: torch.Tensor, second: torch.Tensor) -> torch.Tensor:
+        """Errors of rows ``second`` of each state against rows ``first`` of it: float64 ``[states, rows]``."""
+        squared_NT = self.arithmetic.squared_differences(
+            self.states, [(state, state) for state in states], second, first
         )
-        found_T = self._relative(squared_T, expected)
-        self._subtracted[subject, expected] = found_T
-        return found_T
-
-    def neighbour_errors(self, state: int, first: torch.Tensor, second: torch.Tensor) -> torch.Tensor:
-        """Errors of rows ``second`` of one state against rows ``first`` of it: float64, one a pair."""
-        squared_T = self.arithmetic.squared_differences(self.states[state], self.states[state], second, first)
-        return _relative(squared_T, self.squares_NT[state, first])
+        expected_NT = self.squares_NT[list(states)][:, first]
+        return torch.where((expected_NT == 0) & (squared_NT == 0), 0.0, (squared_NT / expected_NT).sqrt())
 
     def add_to(self, moments: PairMoments, subject: int, expected: int, keep_T: torch.Tensor) -> None:
-        """Adds the kept rows to a pair's sums, ``expected`` as x and ``subject`` as y."""
-        huge_T = (self.squares_NT[subject] > HUGE) | (self.squares_NT[expected] > HUGE)
-        x_TD, y_TD = self.states[expected], self.states[subject]
-        for arithmetic, chosen_T in ((self.arithmetic, keep_T & ~huge_T), (WholeArrays(), keep_T & huge_T)):
-            moments.add(arithmetic, x_TD, y_TD, chosen_T.nonzero().flatten())
-
-    def _relative(self, squared_T: torch.Tensor, expected: int) -> torch.Tensor:
-        return _relative(squared_T, self.squares_NT[expected])
-
-    def _by_products(self, pairs: Sequence[tuple[int, int]], products_PT: torch.Tensor) -> torch.Tensor:
-        """The errors of all pairs, float64 ``[P, T]``, by subtraction where products say too little."""
-        if not pairs:
-            return products_PT
-        subjects, expecteds = torch.tensor(pairs).T
-        expected_PT = self.squares_NT[expecteds]
-        squared_PT = self.squares_NT[subjects] + expected_PT - 2 * products_PT
-        close_PT = (squared_PT < SUBTRACTED_BELOW**2 * expected_PT) | (expected_PT == 0) | (squared_PT < 0)
-        for place in close_PT.any(1).nonzero().flatten().tolist():
-            subject, expected = pairs[place]
-            close = close_PT[place].nonzero().flatten()
-            squared_PT[place, close] = self.arithmetic.squared_differences(
-                self.states[subject], self.states[expected], close, close
-            )
-        return _relative(squared_PT, expected_PT)
+        """Adds the kept rows that are numbers to a pair's sums, ``expected`` as x and ``subject`` as y."""
+        kept = keep_T.nonzero().flatten()
+        x, y = ((self.states[state][kept], self.squares_NT[state, kept]) for state in (expected, subject))
+        add_rows(self.arithmetic, moments, x, y)
 
 
-def _relative(squared_T: torch.Tensor, expected_T: torch.Tensor) -> torch.Tensor:
-    # Not "where expected > 0": that is false for NaN too, and would make a missing row an exact match.
-    return torch.where((expected_T == 0) & (squared_T == 0), 0.0, (squared_T / expected_T).sqrt())
+@dataclass(frozen=True, slots=True)
+class RowsAside:
+    """Rows of a sequence that stand out, until it is known which of them are sinks.
+
+    Attributes:
+        rows_T: int64, which ones.
+        squares_NT, errors_RT: their numbers, as a block's.
+    """
+
+    rows_T: torch.Tensor
+    squares_NT: torch.Tensor
+    errors_RT: torch.Tensor
+
+    @classmethod
+    def of(cls, numbers: BlockNumbers, low: int) -> RowsAside:
+        """Those of a block that begins at row ``low``."""
+        rows_T = numbers.standing_T.nonzero().flatten()
+        return cls(rows_T + low, numbers.squares_NT[:, rows_T], numbers.errors_RT[:, rows_T])
+
+    @classmethod
+    def join(cls, parts: Sequence[RowsAside]) -> RowsAside:
+        """Those of several blocks of a sequence."""
+        return cls(
+            torch.cat([part.rows_T for part in parts]),
+            torch.cat([part.squares_NT for part in parts], dim=1),
+            torch.cat([part.errors_RT for part in parts], dim=1),
+        )
+
+
+def add_rows(
+    arithmetic: Arithmetic,
+    moments: PairMoments,
+    x: tuple[torch.Tensor, torch.Tensor],
+    y: tuple[torch.Tensor, torch.Tensor],
+) -> None:
+    """Adds rows ``[T, D]`` of two states, each with its squared norms ``[T]``, where both are numbers."""
+    finite_T = x[1].isfinite() & y[1].isfinite()
+    huge_T = (x[1] > HUGE) | (y[1] > HUGE)
+    for way, chosen_T in ((arithmetic, finite_T & ~huge_T), (WholeArrays(), finite_T & huge_T)):
+        moments.add(way, x[0], y[0], chosen_T.nonzero().flatten())
+
+
+def count_rows(arithmetic: Arithmetic, errors_RT: torch.Tensor, targets: Targets, keep_T: torch.Tensor) -> None:
+    """Adds rows of errors to histograms' counts, where they are kept and no NaN."""
+    arithmetic.count_errors(
+        errors_RT, [row for row, _ in targets], keep_T, EDGES, [counts_B for _, counts_B in targets]
+    )
+
+
+def error_row(pairs: Pairs, subject: int, expected: int) -> int:
+    """Which row of ``errors_RT`` a pair's errors are."""
+    pair = (subject, expected)
+    if pair in pairs.subtracted:
+        return len(pairs.by_products) + pairs.subtracted.index(pair)
+    return pairs.by_products.index(pair)
+
+
+def norm_row(pairs: Pairs, state: int) -> int:
+    """Which row of ``errors_RT`` a state's norms are; NaN where it isn't finite."""
+    return len(pairs.by_products) + len(pairs.subtracted) + state

@@ -8,14 +8,13 @@ from typing import TYPE_CHECKING
 import torch
 
 from eagle_parity.comparison.alignment import AlignedPair, last_state_candidate, trained_slot_candidate
-from eagle_parity.comparison.block_numbers import BlockNumbers
+from eagle_parity.numerics.arithmetic import Pairs
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Iterable, Sequence
 
     from eagle_parity.comparison.alignment import AlignedRows, EmbeddingRows
     from eagle_parity.comparison.measurements import Candidate
-    from eagle_parity.numerics.arithmetic import Arithmetic
 
 
 @dataclass(frozen=True)
@@ -27,7 +26,8 @@ class PairStates:
         trained, live, noise: places, a slot each.
         trained_last, live_last: likewise; None where there is none.
         labels: places of the candidates that states are compared with.
-        compared: (subject, expected) places of which inner products are wanted.
+        pairs: places of which errors are wanted: of slots of one place first, which are subtracted, and so are those of
+            the second capture.
     """
 
     states: tuple[AlignedRows | EmbeddingRows, ...]
@@ -37,7 +37,7 @@ class PairStates:
     trained_last: int | None
     live_last: int | None
     labels: dict[str, int]
-    compared: tuple[tuple[int, int], ...]
+    pairs: Pairs
 
     @classmethod
     def of(
@@ -71,12 +71,14 @@ class PairStates:
             for place, candidates in zip(last, (trained_last, live_last), strict=True)
             if place is not None
         ]
+        same_place = [(slots + slot, slot) for slot in range(min(slots, len(pair.live)))]
+        second = [(live_from + slot, slots + slot) for slot in range(min(len(pair.noise), len(pair.live)))]
         compared = [
             (place, labels[candidate.label])
             for place, candidates in subjects
             for candidate in candidates
             # Slots of one place are subtracted, which is more exact.
-            if candidate.label in labels and place != slots + labels[candidate.label]
+            if candidate.label in labels and (place, labels[candidate.label]) not in same_place
         ]
         return cls(
             states=tuple(states),
@@ -86,17 +88,23 @@ class PairStates:
             trained_last=last[0],
             live_last=last[1],
             labels=labels,
-            compared=tuple(compared),
+            pairs=Pairs(tuple(compared), (*same_place, *second)),
         )
 
-    def read(self, rows: range | Sequence[int], arithmetic: Arithmetic) -> BlockNumbers:
-        """The numbers of some rows: a range of the pair's, or single ones."""
-        read: Callable[[AlignedRows | EmbeddingRows], torch.Tensor]
-        if isinstance(rows, range):
-            read = lambda state: state.read_stored(rows.start, rows.stop)  # noqa: E731  two ways, one line each
-        else:
-            read = lambda state: torch.cat([state.read_stored(row, row + 1) for row in rows])  # noqa: E731
-        numbers = BlockNumbers([read(state) for state in self.states], self.compared, arithmetic)
-        for trained, live in zip(self.trained, self.live, strict=False):
-            numbers.subtract(live, trained)
-        return numbers
+    @property
+    def same_place(self) -> int:
+        """How many slots stand in one place on both sides."""
+        return min(len(self.trained), len(self.live))
+
+    @property
+    def slots(self) -> int:
+        """How many of the states are slots, of either side: the first ones."""
+        return self.live.stop
+
+    def read(self, start: int, stop: int) -> list[torch.Tensor]:
+        """Some rows of all states, as stored."""
+        return [state.read_stored(start, stop) for state in self.states]
+
+    def read_rows(self, rows: Sequence[int]) -> list[torch.Tensor]:
+        """Single rows of all states, as stored."""
+        return [torch.cat([state.read_stored(row, row + 1) for row in rows]) for state in self.states]

@@ -13,7 +13,6 @@ from eagle_parity.comparison.states import json_number
 from eagle_parity.numerics.histogram import ErrorHistograms
 
 if TYPE_CHECKING:
-    from eagle_parity.comparison.block_numbers import BlockNumbers
     from eagle_parity.numerics.moments import PairMoments
 
 WORST_DIMENSIONS = 5
@@ -30,35 +29,24 @@ class SlotPair:
     noise: ErrorHistograms = field(default_factory=lambda: ErrorHistograms(1))
     sinks: ErrorHistograms = field(default_factory=lambda: ErrorHistograms(1))
     worst: tuple[str, float] | None = None
-    bad_row_distance: float = math.inf
     bad_sequences: int = 0
     bad_sinks: int = 0
     sequences: int = 0
 
-    def update(self, numbers: BlockNumbers, trained: int, live: int, keep_T: torch.Tensor) -> torch.Tensor:
-        """Adds a block's kept rows and returns the errors of those that are numbers on both sides."""
-        keep_T = keep_T & numbers.finite_NT[trained] & numbers.finite_NT[live]
-        errors_T = numbers.errors(live, trained)[keep_T]
-        self.errors.update(errors_T[None], None, numbers.arithmetic)
-        numbers.add_to(self.moments, live, trained, keep_T)
-        return errors_T
+    def tell_sequence(self, name: str, median: float, *, bad: bool) -> None:
+        """Remembers the sequence with the greatest median, and counts those with a bad row.
 
-    def update_sinks(self, numbers: BlockNumbers, trained: int, live: int, sinks_T: torch.Tensor) -> None:
-        """Adds sink tokens."""
-        sinks_T = sinks_T & numbers.finite_NT[trained] & numbers.finite_NT[live]
-        errors_T = numbers.errors(live, trained)[sinks_T]
-        self.sinks.update(errors_T[None], None, numbers.arithmetic)
-        self.bad_sinks += int((errors_T > self.bad_row_distance).sum())
-
-    def tell_sequence(self, name: str, errors: list[torch.Tensor]) -> None:
-        """Remembers the sequence with the greatest median, and counts those with a bad row."""
-        all_errors = torch.cat(errors) if errors else torch.zeros(0)
-        if len(all_errors):
-            self.sequences += 1
-            self.bad_sequences += int(bool((all_errors > self.bad_row_distance).any()))
-            median = float(all_errors.median())
-            if self.worst is None or median > self.worst[1]:
-                self.worst = (name, json_number(median))
+        Args:
+            name: the sequence's.
+            median: of its rows' errors, NaN where none could be compared.
+            bad: whether a row of it is.
+        """
+        if math.isnan(median):
+            return
+        self.sequences += 1
+        self.bad_sequences += int(bad)
+        if self.worst is None or median > self.worst[1]:
+            self.worst = (name, json_number(median))
 
     def merge(self, other: SlotPair) -> SlotPair:
         """Adds what another has seen."""

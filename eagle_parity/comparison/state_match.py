@@ -5,17 +5,17 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-import torch
-
+from eagle_parity.comparison.block_numbers import error_row, norm_row
 from eagle_parity.comparison.measurements import Candidate, RepeatedTokens, StateMeasurement
 from eagle_parity.comparison.states import json_number
 from eagle_parity.numerics.histogram import ErrorHistograms
-from eagle_parity.numerics.rows import token_neighbours
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from eagle_parity.comparison.block_numbers import BlockNumbers
+    import torch
+
+    from eagle_parity.numerics.arithmetic import Pairs
 
 
 @dataclass
@@ -36,36 +36,22 @@ class StateMatch:
         """An empty one."""
         return cls(candidates, ErrorHistograms(len(candidates)), dtype)
 
-    def update(
-        self, numbers: BlockNumbers, state: int, expected: Mapping[str, int], keep_T: torch.Tensor, seen_T: torch.Tensor
-    ) -> None:
-        """Adds a block.
+    def targets(self, pairs: Pairs, state: int, expected: Mapping[str, int]) -> list[tuple[int, torch.Tensor]]:
+        """Which rows of a block's errors go into which counts.
 
         Args:
-            numbers: of the block.
-            state: its place there.
+            pairs: that are compared in the block.
+            state: this state's place there.
             expected: the places of the candidates' states, by label.
-            keep_T: bool ``[T]``, which rows count.
-            seen_T: bool ``[T]``, which rows can't come again: those that count, and sinks.
         """
-        finite_T = numbers.finite_NT[state]
-        self.non_finite += int((~finite_T & seen_T).sum())
-        keep_T = keep_T & finite_T
-        self.rows += int(keep_T.sum())
-        errors_PT = torch.full((len(self.candidates), numbers.rows), torch.nan, dtype=torch.float64)
-        for place, candidate in enumerate(self.candidates):
-            if candidate.label in expected:
-                errors_PT[place] = numbers.errors(state, expected[candidate.label])
-        self.errors.update(errors_PT, keep_T, numbers.arithmetic)
-        self.norms.update(numbers.norms(state)[None], keep_T, numbers.arithmetic)
-
-    def update_repeats(self, numbers: BlockNumbers, state: int, keep_T: torch.Tensor, ids_T: torch.Tensor) -> None:
-        """Adds the first rows of a sequence: how rows of one token, and of different ones, differ."""
-        kept = keep_T.nonzero().flatten()
-        first, second, same_T = token_neighbours(ids_T[kept])
-        errors_T = numbers.neighbour_errors(state, kept[first], kept[second])
-        self.repeats.update(errors_T[None], same_T, numbers.arithmetic)
-        self.contrasts.update(errors_T[None], ~same_T, numbers.arithmetic)
+        return [
+            *(
+                (error_row(pairs, state, expected[candidate.label]), self.errors.counts_PB[place])
+                for place, candidate in enumerate(self.candidates)
+                if candidate.label in expected
+            ),
+            (norm_row(pairs, state), self.norms.counts_PB[0]),
+        ]
 
     def merge(self, other: StateMatch) -> StateMatch:
         """Adds what another has seen of the same candidates."""

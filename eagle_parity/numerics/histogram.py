@@ -61,7 +61,9 @@ class ErrorHistograms:
         if errors_PT.shape[0] != self.counts_PB.shape[0]:
             raise ValueError(f"{self.counts_PB.shape[0]} pairs expected, got {errors_PT.shape[0]}")
         keep_T = torch.ones(errors_PT.shape[1], dtype=torch.bool) if keep_T is None else keep_T
-        (arithmetic or WholeArrays()).count_errors(errors_PT, keep_T, EDGES, self.counts_PB)
+        (arithmetic or WholeArrays()).count_errors(
+            errors_PT, range(len(errors_PT)), keep_T, EDGES, list(self.counts_PB)
+        )
         return self
 
     def merge(self, other: ErrorHistograms) -> ErrorHistograms:

@@ -71,13 +71,18 @@ class PairMoments:
             raise ValueError(f"rows of one shape expected, got {tuple(x_TD.shape)} and {tuple(y_TD.shape)}")
         if not len(rows):
             return self
-        if self.rows == 0:
-            first = rows[:ORIGIN_ROWS]
-            x_D, y_D = (side_TD[first].double().mean(0).float().double() for side_TD in (x_TD, y_TD))
-            self.sums = self.sums._replace(origin_x_D=x_D, origin_y_D=y_D)
+        self.begin(x_TD, y_TD, rows)
         self.rows += len(rows)
         arithmetic.add_pair_sums(x_TD, y_TD, rows, self.sums)
         return self
+
+    def begin(self, x_TD: torch.Tensor, y_TD: torch.Tensor, rows: torch.Tensor) -> bool:
+        """Takes the origins from the first of some rows, where none have been added yet; whether there are any."""
+        if self.rows == 0 and len(rows):
+            first = rows[:ORIGIN_ROWS]
+            x_D, y_D = (side_TD[first].double().mean(0).float().double() for side_TD in (x_TD, y_TD))
+            self.sums = self.sums._replace(origin_x_D=x_D, origin_y_D=y_D)
+        return self.rows > 0 or len(rows) > 0
 
     def merge(self, other: PairMoments) -> PairMoments:
         """Adds what another state has seen."""

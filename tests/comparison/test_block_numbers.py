@@ -12,12 +12,13 @@ from states_in_memory import in_memory
 
 from eagle_parity.comparison.accumulator import Accumulator
 from eagle_parity.comparison.alignment import Aligner, Lost, boundary_candidate
-from eagle_parity.comparison.block_numbers import SUBTRACTED_BELOW, BlockNumbers
+from eagle_parity.comparison.block_numbers import BlockNumbers
 from eagle_parity.comparison.pairing import PrefixIndex, pair_sequences, read_ids
-from eagle_parity.numerics.arithmetic import Arithmetic, Compiled, WholeArrays
+from eagle_parity.numerics.arithmetic import SUBTRACTED_BELOW, Arithmetic, Compiled, Pairs, WholeArrays
 from eagle_parity.numerics.rows import row_errors, token_neighbours
 
 WAYS = [WholeArrays, Compiled]
+BOTH_WAYS = [Pairs(by_products=((0, 1),)), Pairs(subtracted=((0, 1),))]
 WIDTH = 96
 KNOWN = (boundary_candidate(3), boundary_candidate(4))
 
@@ -28,17 +29,18 @@ def test_errors_of_any_size(way: type[Arithmetic], size: float) -> None:
     generator = torch.Generator().manual_seed(0)
     x = torch.randn(50, 2000, generator=generator)
     y = x + size * torch.randn(50, 2000, generator=generator)
-    numbers = BlockNumbers([y, x], [(0, 1)], way())
-    assert torch.allclose(numbers.errors(0, 1), row_errors(y, x), rtol=1e-4, atol=1e-12)
-    assert torch.allclose(numbers.subtract(0, 1), row_errors(y, x), rtol=1e-5, atol=1e-12)
+    by_products, subtracted = (BlockNumbers([y, x], pairs, way()) for pairs in BOTH_WAYS)
+    assert torch.allclose(by_products.errors(0, 1), row_errors(y, x), rtol=1e-4, atol=1e-12)
+    assert torch.allclose(subtracted.errors(0, 1), row_errors(y, x), rtol=1e-5, atol=1e-12)
 
 
 @pytest.mark.parametrize("way", WAYS)
 def test_zero_and_missing_rows(way: type[Arithmetic]) -> None:
     expected = torch.tensor([[0.0], [0.0], [math.nan], [1.0], [math.nan]])
     rows = torch.tensor([[0.0], [1.0], [1.0], [math.nan], [math.nan]])
-    numbers = BlockNumbers([rows, expected], [(0, 1)], way())
-    for errors in (numbers.errors(0, 1), numbers.subtract(0, 1)):
+    for pairs in BOTH_WAYS:
+        numbers = BlockNumbers([rows, expected], pairs, way())
+        errors = numbers.errors(0, 1)
         assert errors[:2].tolist() == [0.0, math.inf]
         assert errors[2:].isnan().all()
     assert numbers.finite_NT.tolist() == [[True, True, True, False, False], [True, True, False, True, False]]
@@ -49,11 +51,12 @@ def test_rows_of_one_token(way: type[Arithmetic]) -> None:
     ids = torch.tensor([7, 5, 7, 7, 9])
     table = {5: 1.0, 7: 2.0, 9: 4.0}
     embedding = torch.tensor([[table[int(i)]] for i in ids])
-    numbers = BlockNumbers([embedding, embedding + torch.arange(5.0)[:, None]], [], way())
+    numbers = BlockNumbers([embedding, embedding + torch.arange(5.0)[:, None]], Pairs(), way())
     first, second, same = token_neighbours(ids)
-    assert numbers.neighbour_errors(0, first, second)[same].tolist() == [0.0, 0.0]
-    assert numbers.neighbour_errors(0, first, second)[~same].tolist() == [1.0, 1.0]
-    assert numbers.neighbour_errors(1, first, second)[same].tolist() == pytest.approx([1.0, 0.25])
+    errors = numbers.neighbour_errors([0, 1], first, second)
+    assert errors[0, same].tolist() == [0.0, 0.0]
+    assert errors[0, ~same].tolist() == [1.0, 1.0]
+    assert errors[1, same].tolist() == pytest.approx([1.0, 0.25])
 
 
 def measured(arithmetic: Arithmetic, dtype: torch.dtype) -> list[object]:

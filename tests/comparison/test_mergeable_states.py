@@ -14,13 +14,14 @@ from states_in_memory import in_memory
 
 from eagle_parity.comparison.accumulator import Accumulator
 from eagle_parity.comparison.alignment import BLOCK_ROWS, Aligner, Lost, boundary_candidate
-from eagle_parity.comparison.block_numbers import BlockNumbers
+from eagle_parity.comparison.block_numbers import BlockNumbers, count_rows
 from eagle_parity.comparison.pairing import PrefixIndex, pair_sequences, read_ids
 from eagle_parity.comparison.slot_pair import SlotPair
 from eagle_parity.comparison.state_match import StateMatch
-from eagle_parity.numerics.arithmetic import WholeArrays
+from eagle_parity.numerics.arithmetic import Pairs, WholeArrays
 from eagle_parity.numerics.histogram import ErrorHistograms
 from eagle_parity.numerics.moments import PairMoments
+from eagle_parity.numerics.rows import token_neighbours
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -52,16 +53,24 @@ class Case:
 
 def update_match(state: StateMatch, part: Part) -> None:
     keep = torch.ones(len(part.ids), dtype=torch.bool)
-    numbers = BlockNumbers([part.y, part.x, part.x + 1], [(0, 1), (0, 2)], WholeArrays())
-    state.update(numbers, 0, {KNOWN[0].label: 1, KNOWN[1].label: 2}, keep, keep)
-    state.update_repeats(numbers, 0, keep, part.ids)
+    pairs = Pairs(((0, 1), (0, 2)))
+    numbers = BlockNumbers([part.y, part.x, part.x + 1], pairs, WholeArrays())
+    targets = state.targets(pairs, 0, {KNOWN[0].label: 1, KNOWN[1].label: 2})
+    count_rows(numbers.arithmetic, numbers.errors_RT, targets, keep)
+    state.rows += len(keep)
+    first, second, same = token_neighbours(part.ids)
+    errors = numbers.neighbour_errors([0], first, second)
+    count_rows(numbers.arithmetic, errors, [(0, state.repeats.counts_PB[0])], same)
+    count_rows(numbers.arithmetic, errors, [(0, state.contrasts.counts_PB[0])], ~same)
 
 
 def update_pair(state: SlotPair, part: Part) -> None:
     sinks = torch.arange(len(part.ids)) == 0
-    numbers = BlockNumbers([part.x, part.y], [(1, 0)], WholeArrays())
-    state.update_sinks(numbers, 0, 1, sinks)
-    state.tell_sequence(part.name, [state.update(numbers, 0, 1, ~sinks)])
+    numbers = BlockNumbers([part.x, part.y], Pairs(subtracted=((1, 0),)), WholeArrays())
+    numbers.add_to(state.moments, 1, 0, ~sinks)
+    for histogram, keep in ((state.errors, ~sinks), (state.sinks, sinks)):
+        count_rows(numbers.arithmetic, numbers.errors_RT, [(0, histogram.counts_PB[0])], keep)
+    state.tell_sequence(part.name, float(numbers.errors(1, 0)[~sinks].median()), bad=False)
 
 
 def aligned(part: Part) -> AlignedPair:

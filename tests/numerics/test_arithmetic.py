@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import math
+from typing import TYPE_CHECKING
+
 import numpy as np
 import pytest
 import torch
@@ -12,13 +15,18 @@ from eagle_parity.numerics.arithmetic import (
     COMPILED_FROM_BYTES,
     SUMS,
     Arithmetic,
+    Compared,
     Compiled,
+    Pairs,
     PairSums,
     WholeArrays,
     choose_arithmetic,
 )
 from eagle_parity.numerics.histogram import EDGES, ErrorHistograms
 from eagle_parity.numerics.moments import PairMoments
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 DTYPES = (torch.bfloat16, torch.float32, torch.float16, torch.float64)
 WIDTHS = (1, 3, 512, 515, 1031)
@@ -50,12 +58,65 @@ def compiled() -> Compiled:
 def test_products(compiled: Compiled, block: list[torch.Tensor], choice: object) -> None:
     places = range(len(block))
     pairs = [(a, b) for a in places for b in places if choice.random() < 0.6]  # type: ignore[attr-defined]
-    found, expected = compiled.products(block, pairs), WholeArrays().products(block, pairs)
+    found, expected = compiled.compare(block, Pairs(tuple(pairs))), WholeArrays().products(block, pairs)
     assert torch.allclose(found.squares_NT, expected.squares_NT, rtol=1e-6)
-    assert found.products_PT.shape == (len(pairs), len(block[0]))
-    for (left, right), found_T, expected_T in zip(pairs, found.products_PT, expected.products_PT, strict=True):
+    assert found.errors_RT.shape == (len(pairs) + len(block), len(block[0]))
+    assert torch.allclose(found.errors_RT[len(pairs) :], found.squares_NT.sqrt(), rtol=1e-14)
+    for place, (left, right) in enumerate(pairs):
         scale_T = (expected.squares_NT[left] * expected.squares_NT[right]).sqrt()
-        assert ((found_T - expected_T).abs() <= 1e-6 * scale_T).all()
+        product_T = product(found, place, left, right)
+        assert ((product_T - expected.products_PT[place]).abs() <= 1e-6 * scale_T).all()
+
+
+def product(found: Compared, place: int, left: int, right: int) -> torch.Tensor:
+    """The inner products that the errors of a pair come from."""
+    squares_NT = found.squares_NT
+    return (squares_NT[left] + squares_NT[right] - found.errors_RT[place] ** 2 * squares_NT[right]) / 2
+
+
+@given(block=blocks(), choice=st.randoms(use_true_random=False), limit=st.sampled_from([0.5, 1.0, math.inf]))
+@settings(deadline=None, max_examples=40)
+def test_blocks(compiled: Compiled, block: list[torch.Tensor], choice: object, limit: float) -> None:
+    """Errors of both kinds, which rows stand out, and the sums of those that don't."""
+    places = range(len(block))
+    by_products, subtracted = (
+        tuple((a, b) for a in places for b in places if choice.random() < 0.4)  # type: ignore[attr-defined]
+        for _ in range(2)
+    )
+    limits_N = limit * WholeArrays().compare(block, Pairs()).errors_RT.median(1).values[:-1]
+    outcomes = []
+    for way in (compiled, WholeArrays()):
+        sums = [PairSums.zeros(block[0].shape[1]) for _ in subtracted[:2]]
+        outcomes.append((way.compare(block, Pairs(by_products, subtracted), limits_N, sums), sums))
+    (found, found_sums), (expected, expected_sums) = outcomes
+    check_errors_by_products(by_products, found, expected)
+    assert torch.allclose(found.errors_RT[len(by_products) :], expected.errors_RT[len(by_products) :], rtol=1e-6)
+    near_T = ((expected.squares_NT[:-1].sqrt() / limits_N[:, None] - 1).abs() < 1e-5).any(0)
+    assert torch.equal(found.standing_T[~near_T], expected.standing_T[~near_T])
+    if not near_T.any():
+        assert found.added == expected.added
+        for one, other in zip(found_sums, expected_sums, strict=True):
+            assert ((one.sums_6D[2:4] - other.sums_6D[2:4]).abs() <= 1e-6 * other.sums_6D[2:4] + 1e-12).all()
+            assert ((one.sums_6D[5] - other.sums_6D[5]).abs() <= 1e-6 * other.sums_6D[5] + 1e-12).all()
+            assert torch.allclose(one.largest_D, other.largest_D, rtol=1e-6, atol=1e-6)
+
+
+def check_errors_by_products(pairs: Sequence[tuple[int, int]], found: Compared, expected: Compared) -> None:
+    """The squared distance is a difference, so it is as exact as what is subtracted."""
+    for place, (subject, other) in enumerate(pairs):
+        squares_NT = expected.squares_NT
+        bound_T = 1e-6 * (squares_NT[subject] + squares_NT[other]) / squares_NT[other]
+        assert ((found.errors_RT[place] ** 2 - expected.errors_RT[place] ** 2).abs() <= bound_T).all()
+
+
+def test_many_states_that_are_compared_with_few(compiled: Compiled) -> None:
+    """A reference's boundaries are too many to be widened beforehand."""
+    block = states(40, 9, 700, [(torch.bfloat16, torch.float32)[place % 3 == 0] for place in range(40)], 0)
+    pairs = Pairs(tuple((subject, expected) for subject in range(5) for expected in range(3, 40)), ((0, 1), (7, 0)))
+    found, expected = compiled.compare(block, pairs), WholeArrays().compare(block, pairs)
+    check_errors_by_products(pairs.by_products, found, expected)
+    first = len(pairs.by_products)
+    assert torch.allclose(found.errors_RT[first:], expected.errors_RT[first:], rtol=1e-6)
 
 
 @given(block=blocks(), seed=st.integers(0, 2**31))
@@ -63,10 +124,10 @@ def test_products(compiled: Compiled, block: list[torch.Tensor], choice: object)
 def test_squared_differences(compiled: Compiled, block: list[torch.Tensor], seed: int) -> None:
     generator = torch.Generator().manual_seed(seed)
     x_rows, y_rows = (torch.randint(0, len(block[0]), (17,), generator=generator) for _ in range(2))
-    found_T = compiled.squared_differences(block[0], block[1], x_rows, y_rows)
-    assert torch.allclose(found_T, WholeArrays().squared_differences(block[0], block[1], x_rows, y_rows), rtol=1e-6)
-    same_T = compiled.squared_differences(block[0], block[0], x_rows, x_rows)
-    assert (same_T == 0).all()
+    pairs = [(0, 1), (1, 1), (1, 0)]
+    found_QT = compiled.squared_differences(block, pairs, x_rows, y_rows)
+    assert torch.allclose(found_QT, WholeArrays().squared_differences(block, pairs, x_rows, y_rows), rtol=1e-6)
+    assert (compiled.squared_differences(block, [(0, 0)], x_rows, x_rows) == 0).all()
 
 
 def pair_sums(arithmetic: Arithmetic, x_TD: torch.Tensor, y_TD: torch.Tensor, rows: torch.Tensor) -> PairSums:
@@ -119,8 +180,9 @@ def test_cosine_of_millions_of_numbers_is_no_more_than_one(compiled: Compiled) -
     """A flat float32 cosine over as many reads 1.002."""
     x = torch.randn(1, 2048 * 6144, generator=torch.Generator().manual_seed(0)).bfloat16()
     y = (x.float() * 1.003).bfloat16()
-    (xx,), (yy,) = compiled.products([x, y], []).squares_NT
-    (xy,) = compiled.products([x, y], [(0, 1)]).products_PT[0]
+    found = compiled.compare([x, y, -y], Pairs(((0, 2),)))  # not (0, 1): what is near is subtracted
+    (xx,), (yy,), _ = found.squares_NT
+    (xy,) = -product(found, 0, 0, 2)
     truth = float((x.double() * y.double()).sum() / ((x.double() ** 2).sum().sqrt() * (y.double() ** 2).sum().sqrt()))
     assert float(xy / (xx * yy).sqrt()) == pytest.approx(truth, abs=1e-7)
 
@@ -129,20 +191,30 @@ def test_cosine_of_millions_of_numbers_is_no_more_than_one(compiled: Compiled) -
 def test_a_number_that_is_none_spoils_its_row_alone(compiled: Compiled, bad: float) -> None:
     x_TD = torch.ones(4, 600)
     x_TD[2, 599] = bad
-    found = compiled.products([x_TD, torch.ones(4, 600)], [(0, 1)])
+    sums = PairSums.zeros(600)
+    found = compiled.compare([x_TD, torch.ones(4, 600)], Pairs(((0, 1), (1, 0)), ((0, 1),)), sums=[sums])
     assert found.squares_NT[0].isfinite().tolist() == [True, True, False, True]
+    assert found.errors_RT[:4].isnan().tolist() == [[False, False, True, False]] * 4
+    assert found.added == [3]
+    assert (sums.sums_6D[:5] == 3).all()
+    assert (sums.sums_6D[5] == 0).all()
     rows = torch.arange(4)
-    assert compiled.squared_differences(x_TD, x_TD, rows, rows).isfinite().tolist() == [True, True, False, True]
+    squared_T = compiled.squared_differences([x_TD], [(0, 0)], rows, rows)[0]
+    assert squared_T.isfinite().tolist() == [True, True, False, True]
 
 
 def test_numbers_whose_squares_overflow_float32_are_numbers(compiled: Compiled) -> None:
     x_TD = torch.full((2, 600), 3e38)
-    found = compiled.products([x_TD, x_TD / 2], [(0, 1)])
-    expected = WholeArrays().products([x_TD, x_TD / 2], [(0, 1)])
+    block, pairs = [x_TD, x_TD / 2, -x_TD], Pairs(((0, 1), (2, 0)), ((1, 2),))
+    sums, expected_sums = (PairSums.zeros(600) for _ in range(2))
+    found = compiled.compare(block, pairs, sums=[sums])
+    expected = WholeArrays().compare(block, pairs, sums=[expected_sums])
     assert torch.allclose(found.squares_NT, expected.squares_NT, rtol=1e-12)
-    assert torch.allclose(found.products_PT, expected.products_PT, rtol=1e-12)
+    assert torch.allclose(found.errors_RT, expected.errors_RT, rtol=1e-12)
+    assert found.added == expected.added == [2]
+    assert torch.allclose(sums.sums_6D, expected_sums.sums_6D, rtol=1e-12)
     rows = torch.arange(2)
-    assert compiled.squared_differences(x_TD, -x_TD, rows, rows).isfinite().all()
+    assert compiled.squared_differences(block, [(0, 2)], rows, rows).isfinite().all()
 
 
 @given(

@@ -59,23 +59,29 @@ def map_range(path: Path, start: int, count: int) -> memoryview | None:
     """
     if count < LEAST_BYTES or not hasattr(mmap, "MAP_PRIVATE"):
         return None
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        status = os.fstat(descriptor)
-        if status.st_size < start + count or time.time() - status.st_mtime < AT_REST_SECONDS:
-            return None
-        key = (str(path), status.st_ino, status.st_mtime_ns, status.st_size)
-        window = _windows.kept.pop(key, None)
-        if window is None or start < window.start or start + count > window.stop:
+    key = _key(path, path.stat())
+    window = _windows.kept.pop(key, None)
+    if window is None or start < window.start or start + count > window.stop:
+        descriptor = os.open(path, os.O_RDONLY)
+        try:
+            status = os.fstat(descriptor)
+            if status.st_size < start + count or time.time() - status.st_mtime < AT_REST_SECONDS:
+                return None
+            key = _key(path, status)
             window = _open_window(descriptor, start, start + count, status.st_size)
+        finally:
+            os.close(descriptor)
         if window is None:
             return None
-    finally:
-        os.close(descriptor)
     _windows.kept[key] = window
     while len(_windows.kept) > _KEPT:
         _windows.kept.popitem(last=False)
     return memoryview(window.memory)[start - window.start : start - window.start + count]
+
+
+def _key(path: Path, status: os.stat_result) -> tuple[str, int, int, int]:
+    """What a window belongs to: a file as it is now."""
+    return str(path), status.st_ino, status.st_mtime_ns, status.st_size
 
 
 def _open_window(descriptor: int, start: int, stop: int, size: int) -> _Window | None:
