@@ -97,7 +97,7 @@ def diff_captures(
     # Blocks of rows are small: sharing them among threads costs more than it gains, 20 times so on a busy machine.
     torch.set_num_threads(1)
     from eagle_parity.comparison.diff import DiffInputs, diff_captures
-    from eagle_parity.numerics.arithmetic import check_device
+    from eagle_parity.numerics.choice import check_device
 
     check_device(device)
 

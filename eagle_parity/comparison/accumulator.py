@@ -13,10 +13,11 @@ from eagle_parity.comparison.pair_block import PairStates
 from eagle_parity.comparison.sinks import sink_limits
 from eagle_parity.comparison.slot_pair import SlotPair
 from eagle_parity.comparison.state_match import StateMatch
-from eagle_parity.numerics.arithmetic import HUGE, Pairs, WholeArrays
+from eagle_parity.numerics.arithmetic import HUGE, Pairs
 from eagle_parity.numerics.moments import PairMoments
 from eagle_parity.numerics.rows import token_neighbours
 from eagle_parity.numerics.sinks import SAMPLED_ROWS, choose_sinks, limits_of, stands_out
+from eagle_parity.numerics.whole_arrays import WholeArrays
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence

@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, TypeAlias
 
 import torch
 
-from eagle_parity.numerics.arithmetic import HUGE, WholeArrays
+from eagle_parity.numerics.arithmetic import HUGE
 from eagle_parity.numerics.histogram import EDGES
+from eagle_parity.numerics.whole_arrays import WholeArrays
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -9,7 +9,7 @@ import torch
 
 from eagle_parity.comparison.accumulator import Accumulator
 from eagle_parity.comparison.alignment import Aligner, Lost
-from eagle_parity.numerics.arithmetic import choose_arithmetic
+from eagle_parity.numerics.choice import choose_arithmetic
 from eagle_parity.readers.containers.stored_tensor import ITEM_BYTES
 from eagle_parity.threads import in_threads
 

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from eagle_parity.numerics.arithmetic import WholeArrays
 from eagle_parity.numerics.axis import BINS, BINS_PER_DECADE, BINS_PER_STEP, LOWEST
+from eagle_parity.numerics.whole_arrays import WholeArrays
 
 if TYPE_CHECKING:
     from eagle_parity.numerics.arithmetic import Arithmetic

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from eagle_parity.numerics.arithmetic import PairSums, WholeArrays
+from eagle_parity.numerics.arithmetic import PairSums
+from eagle_parity.numerics.whole_arrays import WholeArrays
 
 if TYPE_CHECKING:
     from eagle_parity.numerics.arithmetic import Arithmetic

@@ -14,8 +14,10 @@ from eagle_parity.comparison.accumulator import Accumulator
 from eagle_parity.comparison.alignment import Aligner, Lost, boundary_candidate
 from eagle_parity.comparison.block_numbers import BlockNumbers
 from eagle_parity.comparison.pairing import PrefixIndex, pair_sequences, read_ids
-from eagle_parity.numerics.arithmetic import SUBTRACTED_BELOW, Arithmetic, Compiled, Pairs, WholeArrays
+from eagle_parity.numerics.arithmetic import SUBTRACTED_BELOW, Arithmetic, Pairs
+from eagle_parity.numerics.compiled import Compiled
 from eagle_parity.numerics.rows import row_errors, token_neighbours
+from eagle_parity.numerics.whole_arrays import WholeArrays
 
 WAYS = [WholeArrays, Compiled]
 BOTH_WAYS = [Pairs(by_products=((0, 1),)), Pairs(subtracted=((0, 1),))]

@@ -18,10 +18,11 @@ from eagle_parity.comparison.block_numbers import BlockNumbers, count_rows
 from eagle_parity.comparison.pairing import PrefixIndex, pair_sequences, read_ids
 from eagle_parity.comparison.slot_pair import SlotPair
 from eagle_parity.comparison.state_match import StateMatch
-from eagle_parity.numerics.arithmetic import Pairs, WholeArrays
+from eagle_parity.numerics.arithmetic import Pairs
 from eagle_parity.numerics.histogram import ErrorHistograms
 from eagle_parity.numerics.moments import PairMoments
 from eagle_parity.numerics.rows import token_neighbours
+from eagle_parity.numerics.whole_arrays import WholeArrays
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -1,0 +1,244 @@
+"""A comparison's arithmetic in compiled loops: one pass over cache-sized pieces of the stored numbers.
+
+Shape letters: T rows, D dimensions, N states, P pairs of states by products, Q by subtraction.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+import torch
+
+from eagle_parity.numerics.arithmetic import SUBTRACTED_BELOW, Compared, Pairs, PairSums
+from eagle_parity.numerics.whole_arrays import WholeArrays
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    import numpy as np
+    import numpy.typing as npt
+
+_LEAST_ROWS, _MOST_ROWS = 64, 2048
+_BLOCK_BYTES = 32 * 1024 * 1024
+
+
+class Compiled:
+    """Compiled loops over the stored numbers; what is neither bfloat16 nor float32 is widened first."""
+
+    def __init__(self) -> None:
+        from eagle_parity.numerics import kernels
+
+        self._kernels = kernels
+        self._bins_of: torch.Tensor | None = None
+        self._bins: npt.NDArray[np.int32]
+        self._tables: dict[tuple[object, ...], _Tables] = {}
+
+    def block_rows(self, row_bytes: int) -> int:
+        """See ``Arithmetic``: many, so that what Python does for a block is little beside."""
+        return max(_LEAST_ROWS, min(_MOST_ROWS, _BLOCK_BYTES // max(1, row_bytes)))
+
+    def compare(
+        self,
+        states: Sequence[torch.Tensor],
+        pairs: Pairs,
+        limits: torch.Tensor | None = None,
+        sums: Sequence[PairSums | None] = (),
+    ) -> Compared:
+        """See ``Arithmetic``."""
+        import numpy as np
+
+        held = [_direct(state) for state in states]
+        rows, size = held[0].shape
+        addresses, steps, codes = _addressed(held)
+        tables = self._tables_of(pairs.by_products, held)
+        limits_N = np.full(len(held), np.inf)
+        if limits is not None:
+            limits_N[: len(limits)] = limits.numpy()
+        sums_4Q = np.zeros((4, len(pairs.subtracted)), np.uint64)
+        for place, pair_sums in enumerate(sums):
+            if pair_sums is not None:
+                sums_4Q[:, place] = [tensor.data_ptr() for tensor in pair_sums]
+        compared_rows = len(pairs.by_products) + len(pairs.subtracted) + len(held)
+        squares_NT = torch.empty((len(held), rows), dtype=torch.float64)
+        errors_RT = torch.empty((compared_rows, rows), dtype=torch.float64)
+        standing_T, huge_T = (torch.empty(rows, dtype=torch.bool) for _ in range(2))
+        added_Q = np.zeros(len(pairs.subtracted), np.int64)
+        self._kernels.compare_block(
+            addresses,
+            steps,
+            codes,
+            *tables[:4],
+            tables.pairs,
+            np.array(pairs.subtracted, np.int64).reshape(-1, 2).T.copy(),
+            limits_N,
+            sums_4Q,
+            rows,
+            size,
+            SUBTRACTED_BELOW,
+            squares_NT.numpy(),
+            errors_RT.numpy(),
+            standing_T.numpy(),
+            huge_T.numpy(),
+            added_Q,
+        )
+        added: list[int] = added_Q.tolist()
+        if bool(huge_T.any()):
+            huge = huge_T.nonzero().flatten()
+            again = WholeArrays().compare([state[huge] for state in states], pairs, limits, sums)
+            squares_NT[:, huge], errors_RT[:, huge], standing_T[huge] = again[:3]
+            added = [one + other for one, other in zip(added, again.added, strict=True)]
+        return Compared(squares_NT, errors_RT, standing_T, added)
+
+    def squared_differences(
+        self,
+        states: Sequence[torch.Tensor],
+        pairs: Sequence[tuple[int, int]],
+        x_rows: torch.Tensor,
+        y_rows: torch.Tensor,
+    ) -> torch.Tensor:
+        """See ``Arithmetic``."""
+        import numpy as np
+
+        held = [_direct(state) for state in states]
+        squared_QT = torch.empty((len(pairs), len(x_rows)), dtype=torch.float64)
+        x, y = np.array(pairs, np.int64).reshape(-1, 2).T.copy()
+        self._kernels.row_distances(
+            *_addressed(held), x, y, x_rows.numpy(), y_rows.numpy(), held[0].shape[1], squared_QT.numpy()
+        )
+        doubtful = squared_QT.isinf().any(0).nonzero().flatten()
+        if len(doubtful):
+            squared_QT[:, doubtful] = WholeArrays().squared_differences(
+                states, pairs, x_rows[doubtful], y_rows[doubtful]
+            )
+        return squared_QT
+
+    def add_pair_sums(
+        self,
+        x_TD: torch.Tensor,
+        y_TD: torch.Tensor,
+        rows: torch.Tensor,
+        sums: PairSums,
+    ) -> None:
+        """See ``Arithmetic``."""
+        if len(rows):
+            self.compare([x_TD[rows], y_TD[rows]], Pairs(subtracted=((1, 0),)), sums=[sums])
+
+    def count_errors(
+        self,
+        errors_RT: torch.Tensor,
+        rows: Sequence[int],
+        keep_T: torch.Tensor,
+        edges_B: torch.Tensor,
+        counts: Sequence[torch.Tensor],
+    ) -> None:
+        """See ``Arithmetic``."""
+        import numpy as np
+
+        self._kernels.count_errors(
+            errors_RT.double().contiguous().numpy(),
+            np.array(rows, np.int64),
+            keep_T.numpy(),
+            edges_B.numpy(),
+            self._first_bins(edges_B),
+            np.array([counts_B.data_ptr() for counts_B in counts], np.uint64),
+        )
+
+    def _first_bins(self, edges_B: torch.Tensor) -> npt.NDArray[np.int32]:
+        """See ``kernels.count_errors``; the same for all histograms."""
+        import numpy as np
+
+        if self._bins_of is not edges_B:
+            uppers = np.arange(_INFINITE_BITS >> self._kernels.MANTISSA_SHIFT, dtype=np.uint64)
+            least = (uppers << np.uint64(self._kernels.MANTISSA_SHIFT)).view(np.float64)
+            self._bins = np.searchsorted(edges_B.numpy(), least, side="right").astype(np.int32)
+            self._bins_of = edges_B
+        return self._bins
+
+    def _tables_of(self, pairs: tuple[tuple[int, int], ...], held: Sequence[torch.Tensor]) -> _Tables:
+        dtypes = tuple(state.dtype for state in held)
+        key = (pairs, dtypes)
+        found = self._tables.get(key)
+        if found is None:
+            found = self._tables[key] = _arrange(pairs, dtypes, self._kernels.RIGHTS, self._kernels.LEFTS)
+        return found
+
+
+class _Tables(NamedTuple):
+    """How products are computed together; see ``kernels.compare_block``."""
+
+    staged: npt.NDArray[np.bool_]
+    rights_2K: npt.NDArray[np.int64]
+    lefts_4K: npt.NDArray[np.int64]
+    outs_8K: npt.NDArray[np.int64]
+    pairs: npt.NDArray[np.int64]
+
+
+_STAGED_STATES = 12
+"""So many states' tiles fit into the first-level cache; of more only those are widened beforehand that are subjects."""
+
+
+def _arrange(pairs: Sequence[tuple[int, int]], dtypes: Sequence[torch.dtype], rights: int, lefts: int) -> _Tables:
+    """Pairs in tables of so many expected states and so many subjects."""
+    import numpy as np
+
+    states = len(dtypes)
+    subjects = {subject for subject, _ in pairs}
+    staged = [states <= _STAGED_STATES or state in subjects for state in range(states)]
+    place = {pair: number for number, pair in enumerate(pairs)}
+    alike: dict[object, list[int]] = {}
+    for state in sorted({expected for _, expected in pairs}):
+        alike.setdefault("staged" if staged[state] else dtypes[state], []).append(state)
+    tables: list[tuple[list[int], list[int], list[int]]] = []
+    for group in alike.values():
+        for first in range(0, len(group), rights):
+            expected = group[first : first + rights]
+            expected += expected[-1:] * (rights - len(expected))
+            wanted = sorted({subject for subject in subjects if any((subject, state) in place for state in expected)})
+            for begin in range(0, len(wanted), lefts):
+                row = wanted[begin : begin + lefts]
+                row += [states] * (lefts - len(row))
+                # Where a state is there twice, its products are computed twice and kept once.
+                kept = {n for n, state in enumerate(expected) if state not in expected[:n]}
+                outs = [
+                    place.get((subject, state), len(pairs)) if n in kept else len(pairs)
+                    for n, state in enumerate(expected)
+                    for subject in row
+                ]
+                tables.append((expected, row, outs))
+
+    def columns(part: int, width: int) -> npt.NDArray[np.int64]:
+        return np.array([table[part] for table in tables], np.int64).reshape(len(tables), width).T.copy()
+
+    return _Tables(
+        np.array(staged),
+        columns(0, rights),
+        columns(1, lefts),
+        columns(2, rights * lefts),
+        np.array(pairs, np.int64).reshape(-1, 2).T.copy(),
+    )
+
+
+_INFINITE_BITS = 0x7FF0_0000_0000_0000
+"""Of a float64."""
+_CODES = {torch.bfloat16: 0, torch.float32: 1}
+"""``kernels.BFLOAT16`` and ``kernels.FLOAT32``, without importing them."""
+
+
+def _direct(state: torch.Tensor) -> torch.Tensor:
+    """The state in a dtype that the loops take, its rows without gaps."""
+    if state.dtype not in _CODES:
+        state = state.float()
+    return state if state.stride(1) == 1 or state.shape[1] == 1 else state.contiguous()
+
+
+def _addressed(
+    held: Sequence[torch.Tensor],
+) -> tuple[npt.NDArray[np.uint64], npt.NDArray[np.uint64], npt.NDArray[np.int64]]:
+    """Where each state's first row is, bytes from row to row, and the dtype's code."""
+    import numpy as np
+
+    return (
+        np.array([state.data_ptr() for state in held], np.uint64),
+        np.array([state.stride(0) * state.element_size() for state in held], np.uint64),
+        np.array([_CODES[state.dtype] for state in held], np.int64),
+    )
