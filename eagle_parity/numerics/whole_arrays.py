@@ -73,37 +73,33 @@ class WholeArrays:
         if limits is not None:
             standing_T = stands_out(norms_NT[: len(limits)], limits)
         everything = torch.arange(rows)
-        errors = [
-            self._errors_by_products(states, pair, squares_NT, products_T)
-            for pair, products_T in zip(pairs.by_products, products_PT, strict=True)
-        ]
-        errors += [
-            _relative(squared_T, squares_NT[subject], squares_NT[expected])
-            for (subject, expected), squared_T in zip(
-                pairs.subtracted,
-                self.squared_differences(states, pairs.subtracted, everything, everything),
-                strict=True,
-            )
-        ]
+        squared_QT = self.squared_differences(states, pairs.subtracted, everything, everything)
+        errors = (
+            self._errors_by_products(states, pairs.by_products, squares_NT, products_PT),
+            _relative(squared_QT, *_ends(squares_NT, pairs.subtracted)),
+        )
         added = [0] * len(pairs.subtracted)
         for place, ((subject, expected), pair_sums) in enumerate(zip(pairs.subtracted, sums, strict=False)):
             if pair_sums is not None:
                 kept_T = ~standing_T & norms_NT[subject].isfinite() & norms_NT[expected].isfinite()
                 added[place] = int(kept_T.sum())
                 self.add_pair_sums(states[expected], states[subject], kept_T.nonzero().flatten(), pair_sums)
-        return Compared(squares_NT, torch.stack([*errors, *norms_NT]), standing_T, added)
+        return Compared(squares_NT, torch.cat([*errors, norms_NT]), standing_T, added)
 
     def _errors_by_products(
-        self, states: Sequence[torch.Tensor], pair: tuple[int, int], squares_NT: torch.Tensor, products_T: torch.Tensor
+        self,
+        states: Sequence[torch.Tensor],
+        pairs: Sequence[tuple[int, int]],
+        squares_NT: torch.Tensor,
+        products_PT: torch.Tensor,
     ) -> torch.Tensor:
-        subject_T, expected_T = squares_NT[pair[0]], squares_NT[pair[1]]
-        squared_T = subject_T + expected_T - 2 * products_T
-        close = (
-            ((squared_T < SUBTRACTED_BELOW**2 * expected_T) | (expected_T == 0) | (squared_T < 0)).nonzero().flatten()
-        )
-        if len(close):
-            squared_T[close] = self.squared_differences(states, [pair], close, close)[0]
-        return _relative(squared_T, subject_T, expected_T)
+        subject_PT, expected_PT = _ends(squares_NT, pairs)
+        squared_PT = subject_PT + expected_PT - 2 * products_PT
+        close_PT = (squared_PT < SUBTRACTED_BELOW**2 * expected_PT) | (expected_PT == 0) | (squared_PT < 0)
+        for place in close_PT.any(1).nonzero().flatten().tolist():
+            close = close_PT[place].nonzero().flatten()
+            squared_PT[place, close] = self.squared_differences(states, [pairs[place]], close, close)[0]
+        return _relative(squared_PT, subject_PT, expected_PT)
 
     def squared_differences(
         self,
@@ -154,7 +150,13 @@ class WholeArrays:
         return state.to(self.device).double()
 
 
-def _relative(squared_T: torch.Tensor, subject_T: torch.Tensor, expected_T: torch.Tensor) -> torch.Tensor:
+def _ends(squares_NT: torch.Tensor, pairs: Sequence[tuple[int, int]]) -> tuple[torch.Tensor, torch.Tensor]:
+    """Squared norms of the subjects and of what is expected, ``[P, T]`` each."""
+    subjects, expected = (torch.tensor([pair[end] for pair in pairs], dtype=torch.int64) for end in (0, 1))
+    return squares_NT[subjects], squares_NT[expected]
+
+
+def _relative(squared_PT: torch.Tensor, subject_PT: torch.Tensor, expected_PT: torch.Tensor) -> torch.Tensor:
     # Not "where expected > 0": that is false for NaN too, and would make a missing row an exact match.
-    found_T = torch.where((expected_T == 0) & (squared_T == 0), 0.0, (squared_T / expected_T).sqrt())
-    return torch.where(subject_T.isfinite() & expected_T.isfinite(), found_T, torch.nan)
+    found_PT = torch.where((expected_PT == 0) & (squared_PT == 0), 0.0, (squared_PT / expected_PT).sqrt())
+    return torch.where(subject_PT.isfinite() & expected_PT.isfinite(), found_PT, torch.nan)
