@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 
 class ParityError(Exception):
     """Base of every error that the command line turns into one line and exit status 2."""
@@ -40,10 +42,23 @@ class InputError(ParityError):
             parts.append(remedy)
         super().__init__("; ".join(parts))
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        """From its parts: a worker's error comes to whoever asked."""
+        return _input_error, (type(self), self.subject, self.found, self.expected, self.remedy)
+
 
 class MissingExtraError(ParityError):
     """A command needs an optional part of the installation."""
 
     def __init__(self, command: str, extra: str, module: str) -> None:
         self.extra = extra
+        self._parts = command, extra, module
         super().__init__(f"{command} needs {module}: install it with  pip install 'eagle-parity[{extra}]'")
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """As an input's error."""
+        return type(self), self._parts
+
+
+def _input_error(kind: type[InputError], subject: str, found: str, expected: str, remedy: str) -> InputError:
+    return kind(subject, found, expected=expected, remedy=remedy)

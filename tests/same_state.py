@@ -51,8 +51,6 @@ def assert_same(one: SetState, other: SetState, *, stamps: bool = True) -> None:
 
 def numbers_of(layout: LayoutState) -> list[np.ndarray[tuple[int, ...], np.dtype[np.generic]]]:
     moments, sample = layout.moments, layout.sample
-    if moments is None or sample is None:
-        return []
     sums = [*moments.groups, *(moments.ranges[number] for number in sorted(moments.ranges))]
     return [
         np.array(sorted(moments.ranges)),

@@ -12,6 +12,7 @@ from eagle_parity.checks import (
     set_layouts,
     set_masks,
     set_rows,
+    set_wiring,
 )
 
 if TYPE_CHECKING:
@@ -26,4 +27,5 @@ SET_CHECKS: tuple[Check[SetMeasurements], ...] = (
     set_masks.CHECK,
     set_duplicates.CHECK,
     set_drift.CHECK,
+    set_wiring.CHECK,
 )

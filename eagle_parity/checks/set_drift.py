@@ -69,6 +69,6 @@ CHECK = Check(
     name="set-drift",
     question="Are the parts of the set alike, from its first file to its last?",
     emits=(DISTRIBUTION_DRIFT,),
-    needs="a training set of at least 128 files",
+    needs="a training set of at least 160 files",
     run=run,
 )

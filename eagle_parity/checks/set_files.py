@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 from eagle_parity.checks.check import Check, Outcomes
 from eagle_parity.checks.set_problems import told
 from eagle_parity.findings import UNREADABLE_SHARD
-from eagle_parity.results import Skip
 from eagle_parity.scan.problem_kinds import UNREADABLE
 
 if TYPE_CHECKING:
@@ -26,15 +25,14 @@ def run(found: SetMeasurements) -> Outcomes:
                 "examples": [{"file": name, "reason": reason} for name, reason in problem.examples],
             },
         )
-    for folder, reason in found.closed:
+    if found.closed_count:
+        folder, reason = found.closed[0]
         yield UNREADABLE_SHARD.finding(
-            f"{folder}: a folder that can't be listed ({reason})", evidence={"folder": folder, "reason": reason}
-        )
-    if not found.complete:
-        yield Skip(
-            check=CHECK.name,
-            reason=f"the scan was interrupted after {found.files:,} files: run it again with the same --summary",
-            blocks_verdict=True,
+            f"{found.closed_count:,} folders can't be listed, such as {folder} ({reason})",
+            evidence={
+                "folders": found.closed_count,
+                "examples": [{"folder": name, "reason": why} for name, why in found.closed],
+            },
         )
 
 

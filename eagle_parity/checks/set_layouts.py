@@ -30,10 +30,15 @@ def run(found: SetMeasurements) -> Outcomes:
     differing = {name for other in others for name in _WORDS if getattr(other, name) != getattr(main, name)}
     told = [f"{other.files:,} files, such as {other.example}, have {_told(other, main)}" for other in others[:_TOLD]]
     more = f"; and {len(others) - _TOLD} more layouts" if len(others) > _TOLD else ""
+    more += f"; and {found.other_layouts:,} files of still others" if found.other_layouts else ""
     yield MIXED_LAYOUT.finding(
         f"{main.files:,} files are alike, such as {main.example}; {'; '.join(told)}{more}",
         severity=Severity.WARNING if differing <= {"dtype"} else Severity.ERROR,
-        evidence={"differ_in": sorted(differing), "layouts": [_entry(layout) for layout in found.layouts]},
+        evidence={
+            "differ_in": sorted(differing),
+            "layouts": [_entry(layout) for layout in found.layouts],
+            "files_of_others": found.other_layouts,
+        },
     )
 
 

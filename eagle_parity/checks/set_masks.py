@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from eagle_parity.checks.check import Check, Outcomes
 from eagle_parity.checks.set_problems import evidence, told
 from eagle_parity.findings import EMPTY_MASK
+from eagle_parity.results import Skip
 from eagle_parity.scan import problem_kinds
 
 if TYPE_CHECKING:
@@ -15,6 +16,11 @@ if TYPE_CHECKING:
 
 def run(found: SetMeasurements) -> Outcomes:
     """One finding for all sequences."""
+    unknown = found.problems.get(problem_kinds.NO_MASK)
+    if unknown is not None:
+        yield Skip(check=CHECK.name, reason=f"{unknown.count:,} sequences have no mask: {told(unknown)}")
+    elif not found.mask_tokens:
+        yield Skip(check=CHECK.name, reason="no sequence has a loss mask")
     problem = found.problems.get(problem_kinds.EMPTY_MASK)
     if problem is not None:
         yield EMPTY_MASK.finding(

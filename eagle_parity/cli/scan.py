@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from eagle_parity.results import Input
     from eagle_parity.scan.executors import Executor
     from eagle_parity.scan.measurements import SetMeasurements
-    from eagle_parity.scan.wiring import SetWiring
+    from eagle_parity.scan.wiring import WiringQuestion
     from eagle_parity.wiring import BoundaryEntry
 
 _WORK = "Work"
@@ -112,38 +112,40 @@ def scan(
 
     torch.set_num_threads(1)
     from eagle_parity.scan.look import DEFAULT_ROWS
-    from eagle_parity.scan.run import find_start
+    from eagle_parity.scan.run import ScanSettings, find_start
     from eagle_parity.scan.run import scan as scan_set
     from eagle_parity.scan.shards import find_shards
 
+    # Before anything is scanned: a wrong option is told at once, and not after hours.
+    question = None
+    if reference is not None:
+        question = _ask(shards, reference, target, trained_boundaries, reference_boundaries, first_token=first_token)
     listing = find_shards(shards, first_token=first_token)
-    looked_at = None if all_rows else rows or DEFAULT_ROWS
-    start = find_start(listing, shards, summary, rows=looked_at, fresh=fresh)
+    settings = ScanSettings(shards, None if all_rows else rows or DEFAULT_ROWS, first_token, summary)
+    start = find_start(listing, settings, fresh=fresh)
     if start.note and not quiet:
         say_on_stderr(f"# {start.note}\n")
     chosen = _executor(executor, workers, len(listing.names))
     with show_files(len(listing.names), quiet=quiet) as on_part:
-        found = scan_set(listing, shards, chosen, start, rows=looked_at, summary=summary, on_part=on_part)
+        found = scan_set(listing, settings, chosen, start, on_part=on_part)
+    import msgspec
+
     from eagle_parity.checks.of_sets import SET_CHECKS
     from eagle_parity.results import conclude
 
-    outcomes = [outcome for check in SET_CHECKS for outcome in check.run(found)]
     wiring = None
-    if reference is not None:
-        measured = _measure_wiring(
-            shards, reference, target, trained_boundaries, reference_boundaries, first_token=first_token
-        )
-        wiring = measured.wiring
-        outcomes += measured.outcomes
+    if question is not None:
+        measured, wiring = question.measure()
+        found = msgspec.structs.replace(found, wiring=measured)
     return finish(
         conclude(
             "scan",
-            outcomes=outcomes,
+            outcomes=[outcome for check in SET_CHECKS for outcome in check.run(found)],
             judged=found.sequences > 0,
             fail_on=fail_on,
             inputs=[_input(found)],
             wiring=wiring,
-            measurements=_plain(found),
+            measurements=msgspec.to_builtins(found),
         ),
         format=format,
         output=output,
@@ -167,7 +169,7 @@ def _executor(name: ExecutorName, workers: int | None, files: int) -> Executor:
     return ThisProcess() if wanted == 1 else Processes(wanted)
 
 
-def _measure_wiring(
+def _ask(
     shards: str,
     reference: str,
     target: str | None,
@@ -175,15 +177,15 @@ def _measure_wiring(
     reference_boundaries: str | None,
     *,
     first_token: int | None,
-) -> SetWiring:
-    from eagle_parity.scan.wiring import measure_wiring
+) -> WiringQuestion:
+    from eagle_parity.scan.wiring import ask_wiring
     from eagle_parity.targets import read_target
     from eagle_parity.wiring import parse_boundaries
 
     def listed(text: str | None, option: str) -> tuple[BoundaryEntry, ...] | None:
         return None if text is None else parse_boundaries(text, option=option)
 
-    return measure_wiring(
+    return ask_wiring(
         shards,
         reference,
         target=None if target is None else read_target(target),
@@ -206,10 +208,3 @@ def _input(found: SetMeasurements) -> Input:
         slots=None if main is None else main.slots,
         hidden_size=None if main is None else main.hidden_size,
     )
-
-
-def _plain(found: SetMeasurements) -> dict[str, Any]:
-    import msgspec
-
-    content: dict[str, Any] = msgspec.to_builtins(found)
-    return content

@@ -113,6 +113,11 @@ class RowSample:
         kept = len(self.priorities_N)
         return 0.0 if self.seen <= kept else math.sqrt(math.log(2 / doubt) / (2 * kept))
 
+    def __getstate__(self) -> dict[str, object]:
+        """Without what waits, which would be sent along."""
+        self._settle()
+        return self.__dict__
+
     def _settle(self) -> None:
         """Sorts in what waits: together, because the rows are copied each time."""
         if not self._waiting:

@@ -1,7 +1,7 @@
 """Moments of a whole set of sequences, as small states that merge: per state, per dimension.
 
-They are kept apart in two ways at once. *Groups* are random halves, quarters and so on of the files, by a digest of the
-name: how far they are from each other says how far chance alone takes a part of the set. *Ranges* are consecutive parts
+They are kept apart in two ways at once. *Groups* are random sixteenths of the files, by a digest of the name:
+how far they are from each other says how far chance alone takes a part of the set. *Ranges* are consecutive parts
 of the files: how far they are from the whole, measured by what the groups show, is drift.
 
 Shape letters: T rows, S states (slots, and the last state behind them), H hidden size, G groups.

@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 
 MIN_FILES = 8
 """A range or a group of fewer files says little."""
+LEAST_FILES = 160
+"""Dealt into ``GROUPS`` by a digest, at least half of these get ``MIN_FILES``: so it was in each of 4,000 draws."""
 
 
 class PartDrift(msgspec.Struct, frozen=True, kw_only=True):
@@ -57,12 +59,10 @@ def measure_drift(layout: LayoutState, names: Sequence[str]) -> tuple[list[PartD
         names: of all files, as they were listed.
     """
     moments = layout.moments
-    if moments is None:
-        return [], "no row of it was measured"
     groups = [group for group in moments.groups if group.files >= MIN_FILES]
     ranges = {number: sums for number, sums in sorted(moments.ranges.items()) if sums.files >= MIN_FILES}
-    if len(groups) < GROUPS // 2 or len(ranges) < 2:  # noqa: PLR2004  two to be unlike each other
-        return [], f"{layout.files} files are too few to tell drift from chance: it takes {GROUPS * MIN_FILES}"
+    if layout.files < LEAST_FILES or len(groups) < GROUPS // 2 or len(ranges) < 2:  # noqa: PLR2004  two to be unlike
+        return [], f"{layout.files} files are too few to tell drift from chance: it takes {LEAST_FILES}"
     total = _merged(ranges.values())
     variance_SH = total.variance_SH
     # What one row would be off by, if rows were independent: what groups of rows show, scaled to one.

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 import numpy as np
 
 from eagle_parity.scan.drift import PartDrift, measure_drift
+from eagle_parity.wiring import BoundaryEntry
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -91,29 +92,52 @@ class SetStateNumbers(msgspec.Struct, frozen=True, kw_only=True):
     quantiles: list[float]
 
 
+class SetWiring(msgspec.Struct, frozen=True, kw_only=True):
+    """What the set's slots are by a reference.
+
+    Attributes:
+        looked_into: sequences of the set.
+        compared: those of them that the reference has too.
+        measured: a boundary a slot; None where nothing was measured.
+        declared: what the files or the call say.
+        declared_by: which of them.
+        wrong: slots that are another boundary, with the distances that say so.
+        left_open: what kept the comparison from a verdict.
+    """
+
+    looked_into: int
+    compared: int
+    measured: list[BoundaryEntry] | None
+    declared: list[BoundaryEntry]
+    declared_by: str | None
+    wrong: list[dict[str, Any]]
+    left_open: list[str]
+
+
 class SetMeasurements(msgspec.Struct, frozen=True, kw_only=True):
     """A whole set.
 
     Attributes:
         root: as it was given.
-        complete: whether every file was looked at.
         files, bytes, sequences, tokens, rows: of it.
         sampled_rows, sink_rows, bad_rows: see ``scan.set_state.Counts``.
         masked_tokens, mask_tokens: likewise.
         shortest, longest: tokens of a sequence.
-        closed: folders that can't be listed, with the reason.
+        closed: some of the folders that can't be listed, with the reason.
+        closed_count: all of them.
         problems: by kind.
         layouts: most files first.
+        other_layouts: files of further layouts, where there are more than are told apart.
         duplicates: of token ids; None where no sequence has any.
         states: of the layout that most files have.
         quantile_error: by how much the rank of the states' quantiles is off at most, but for one in a hundred.
         drift: of its parts; empty where they can't be told from chance.
         no_drift: why there is none.
         rows_of_each: rows of each sequence that were looked at; None for all.
+        wiring: by a reference; None without one.
     """
 
     root: str
-    complete: bool
     files: int
     bytes: int
     sequences: int
@@ -127,14 +151,17 @@ class SetMeasurements(msgspec.Struct, frozen=True, kw_only=True):
     shortest: int | None
     longest: int | None
     closed: list[tuple[str, str]]
+    closed_count: int
     problems: dict[str, SetProblem]
     layouts: list[SetLayout]
+    other_layouts: int
     duplicates: Duplicates | None
     states: list[SetStateNumbers]
     quantile_error: float | None
     drift: list[PartDrift]
     no_drift: str | None
     rows_of_each: int | None
+    wiring: SetWiring | None = None
 
 
 def measure_set(
@@ -143,7 +170,6 @@ def measure_set(
     *,
     root: str,
     rows: int | None,
-    complete: bool,
     closed: Sequence[tuple[str, str]] = (),
 ) -> SetMeasurements:
     """The numbers of a set.
@@ -153,7 +179,6 @@ def measure_set(
         names: of the files, as they were listed.
         root: as it was given.
         rows: see ``rows_of_each``.
-        complete: see there.
         closed: see there.
     """
     counts = state.counts
@@ -161,7 +186,6 @@ def measure_set(
     drift, no_drift = ([], "no file of it can be read") if main is None else measure_drift(main[1], names)
     return SetMeasurements(
         root=root,
-        complete=complete,
         files=counts.files,
         bytes=counts.bytes,
         sequences=counts.sequences,
@@ -175,6 +199,8 @@ def measure_set(
         shortest=state.shortest,
         longest=state.longest,
         closed=list(closed[:MAX_EXAMPLES]),
+        closed_count=len(closed),
+        other_layouts=state.other_layouts,
         problems={
             kind: SetProblem(count=problem.count, examples=problem.examples)
             for kind, problem in sorted(state.problems.items())
@@ -185,7 +211,7 @@ def measure_set(
         ],
         duplicates=_duplicates(state, names),
         states=[] if main is None else _states(*main),
-        quantile_error=None if main is None or main[1].sample is None else main[1].sample.rank_error(),
+        quantile_error=None if main is None else main[1].sample.rank_error(),
         drift=drift,
         no_drift=no_drift,
         rows_of_each=rows,
@@ -227,8 +253,6 @@ def _duplicates(state: SetState, names: Sequence[str]) -> Duplicates | None:
 
 def _states(key: LayoutKey, layout: LayoutState) -> list[SetStateNumbers]:
     moments, sample = layout.moments, layout.sample
-    if moments is None or sample is None:
-        return []
     total = moments.total()
     if not total.rows:
         return []

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from eagle_parity.scan.shards import Shards
 
 PART_FILES = 128
-"""At most; what a part finds is some megabytes, which are sent once for all of them."""
+"""At most. What a part finds is sent once for all of them: 9 MB for four states of 1,536 dimensions, 37 of 7,168."""
 
 
 @dataclass(frozen=True)

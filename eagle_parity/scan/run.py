@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import hashlib
+import os
 import time
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from eagle_parity.errors import InputError
@@ -17,7 +19,6 @@ from eagle_parity.scan.summary import Progress, read_summary, write_summary
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from pathlib import Path
 
     from eagle_parity.scan.executors import Executor
     from eagle_parity.scan.measurements import SetMeasurements
@@ -27,6 +28,30 @@ SAVE_SECONDS = 10.0
 """So much work is lost at most where a scan is killed; more only where writing it down takes long itself."""
 SAVE_SHARE = 0.05
 """Of the time, at most, goes into writing down what was found."""
+UNFINISHED = ".unfinished"
+
+
+@dataclass(frozen=True)
+class ScanSettings:
+    """What is looked at, and where that is written down.
+
+    Attributes:
+        root: the set, as it was given.
+        rows: of each sequence that are looked at; None for all.
+        first_token: see ``open_hidden_states``.
+        summary: the file of the state; None for none. Until it is complete it is called so with ``UNFINISHED`` behind,
+            so that a complete one stays until another one is.
+    """
+
+    root: str
+    rows: int | None = None
+    first_token: int | None = None
+    summary: str | None = None
+
+    @property
+    def unfinished(self) -> Path | None:
+        """Where the state is written until it is complete."""
+        return None if self.summary is None else Path(self.summary + UNFINISHED)
 
 
 @dataclass(frozen=True)
@@ -45,72 +70,67 @@ class Start:
     note: str = ""
 
 
-def find_start(listing: Listing, root: str, summary: str | Path | None, *, rows: int | None, fresh: bool) -> Start:
-    """Where to go on, by an earlier summary that a scan of the same list left unfinished.
+def find_start(listing: Listing, settings: ScanSettings, *, fresh: bool) -> Start:
+    """Where to go on, by what a scan of the same list left unfinished.
 
     Args:
         listing: of the set.
-        root: as it was given.
-        summary: where the scan writes its own.
-        rows: of each sequence that are looked at.
+        settings: of this scan.
         fresh: begin anew, whatever is there.
 
     Raises:
-        InputError: the file is there and is no summary.
+        InputError: a file is there that is no summary, and would be replaced.
     """
-    import os
-
-    if summary is None or not os.path.lexists(summary):
+    unfinished = settings.unfinished
+    if unfinished is None:
         return Start(SetState())
-    state, progress = read_summary(summary)
-    if fresh or progress.complete:
+    _check_replaceable(Path(settings.summary or ""))
+    if not _check_replaceable(unfinished) or fresh:
         return Start(SetState())
-    done = [part for part in split(listing.names) if part.number < progress.parts]
-    is_same = (progress.root, progress.rows, progress.listed) == (root, rows, digest_of_names(listing))
-    files = sum(len(part.names) for part in done)
-    if not is_same or (progress.files, len(state.stamps), state.counts.files) != (files, files, files):
-        return Start(SetState(), note="the unfinished summary is of another list of files or rows: begun anew")
+    state, progress = read_summary(unfinished)
+    parts = [part for part in split(listing.names) if part.number < progress.parts]
+    files = sum(len(part.names) for part in parts)
+    same_list = (progress.root, progress.listed) == (settings.root, digest_of_names(listing))
+    same_way = (progress.rows, progress.first_token) == (settings.rows, settings.first_token)
+    fits = (progress.files, len(state.stamps), state.counts.files) == (files, files, files)
+    if not (same_list and same_way and fits):
+        return Start(SetState(), note="the unfinished summary is of another list of files, rows or ids: begun anew")
     changed = sum(
-        state.stamps[number] != _stamp_now(listing, listing.names[number]) for number in range(progress.files)
+        stamp != _stamp_now(listing, name) for stamp, name in zip(state.stamps, listing.names[:files], strict=True)
     )
     if changed:
-        note = f"{changed:,} of {progress.files:,} files of the unfinished summary have changed since: begun anew"
+        note = f"{changed:,} of {files:,} files of the unfinished summary have changed since: begun anew"
         return Start(SetState(), note=note)
-    note = f"going on behind {progress.files:,} files of the unfinished summary"
-    return Start(state, progress.parts, progress.files, note)
+    return Start(state, progress.parts, files, f"going on behind {files:,} files of the unfinished summary")
 
 
 def scan(
     listing: Listing,
-    root: str,
+    settings: ScanSettings,
     executor: Executor,
     start: Start,
     *,
-    rows: int | None,
-    summary: str | Path | None = None,
     on_part: Callable[[int, int], None] = lambda _files, _bytes: None,
 ) -> SetMeasurements:
-    """Looks at every file that isn't done yet, and writes the summary.
+    """Looks at every file that isn't done yet, and writes the summary, every now and then and at the end.
 
     Args:
         listing: of the set.
-        root: as it was given.
+        settings: what is looked at.
         executor: who does it.
         start: see ``find_start``.
-        rows: of each sequence that are looked at; None for all.
-        summary: where the state is written, every now and then and at the end; None for nowhere.
         on_part: called with the files and bytes that are done.
 
     Raises:
         InputError: not one file can be read, or the summary can't be written.
     """
-    saver = _Saver(listing, root, rows, summary)
+    saver = _Saver(listing, settings)
     state, done, parts_done = start.state, start.files, start.parts
     parts = (part for part in split(listing.names) if part.number >= start.parts)
     on_part(done, state.counts.bytes)
     whole = True
     try:
-        for part, found in executor.run(PartWork(listing.shards, rows), parts):
+        for part, found in executor.run(PartWork(listing.shards, settings.rows), parts):
             whole = False
             state.merge(found)
             done, parts_done = part.first + len(part.names), part.number + 1
@@ -118,21 +138,34 @@ def scan(
             on_part(done, state.counts.bytes)
             saver.save_if_due(state, parts_done, done)
     except BaseException:
-        if whole:  # else what was saved last stands: a part is in a summary once, or not at all
+        # A part is in a summary once or not at all; and of nothing new there is nothing to write.
+        if whole and parts_done > start.parts:
             saver.save(state, parts_done, done)
         raise
     if done and not state.layouts:
-        _, reason = state.problems[UNREADABLE].examples[0]
-        raise InputError(root, f"none of its {done:,} files can be read; the first: {reason}", expected="shards")
-    saver.save(state, parts_done, done)
+        problem = state.problems.get(UNREADABLE)
+        reason = f"; the first: {problem.examples[0][1]}" if problem is not None and problem.examples else ""
+        raise InputError(settings.root, f"none of its {done:,} files can be read{reason}", expected="shards")
+    saver.finish(state, parts_done, done)
     return measure_set(
-        state,
-        listing.names,
-        root=root,
-        rows=rows,
-        complete=True,
-        closed=list(listing.closed.items()),
+        state, listing.names, root=settings.root, rows=settings.rows, closed=list(listing.closed.items())
     )
+
+
+def _check_replaceable(path: Path) -> bool:
+    """Whether a summary is there; a file that is none is never replaced.
+
+    Raises:
+        InputError: something else is there.
+    """
+    if not os.path.lexists(path):
+        return False
+    if path.exists() and not path.is_file():
+        raise InputError(path, "no regular file", expected="a name that is free, or an earlier summary")
+    if not path.exists():
+        return False  # a link to nothing: what it points to is made
+    read_summary(path)
+    return True
 
 
 def digest_of_names(listing: Listing) -> str:
@@ -153,30 +186,36 @@ def _stamp_now(listing: Listing, name: str) -> bytes:
 class _Saver:
     """Writes the state down, not too often."""
 
-    def __init__(self, listing: Listing, root: str, rows: int | None, summary: str | Path | None) -> None:
-        self._root = root
-        self._rows = rows
-        self._summary = summary
-        self._files = len(listing.names)
-        self._listed = "" if summary is None else digest_of_names(listing)
+    def __init__(self, listing: Listing, settings: ScanSettings) -> None:
+        self._settings = settings
+        self._listed = "" if settings.summary is None else digest_of_names(listing)
         self._next = time.monotonic() + SAVE_SECONDS
 
     def save_if_due(self, state: SetState, parts: int, files: int) -> None:
-        if self._summary is not None and time.monotonic() >= self._next:
+        if self._settings.summary is not None and time.monotonic() >= self._next:
             began = time.monotonic()
             self.save(state, parts, files)
             ended = time.monotonic()
             self._next = ended + max(SAVE_SECONDS, (ended - began) / SAVE_SHARE)
 
     def save(self, state: SetState, parts: int, files: int) -> None:
-        if self._summary is None:
-            return
-        progress = Progress(
-            root=self._root,
-            rows=self._rows,
+        """As unfinished."""
+        if self._settings.unfinished is not None:
+            write_summary(self._settings.unfinished, state, self._progress(parts, files, complete=False))
+
+    def finish(self, state: SetState, parts: int, files: int) -> None:
+        """As the complete one."""
+        if self._settings.summary is not None and self._settings.unfinished is not None:
+            write_summary(self._settings.summary, state, self._progress(parts, files, complete=True))
+            self._settings.unfinished.unlink(missing_ok=True)
+
+    def _progress(self, parts: int, files: int, *, complete: bool) -> Progress:
+        return Progress(
+            root=self._settings.root,
+            rows=self._settings.rows,
+            first_token=self._settings.first_token,
             parts=parts,
             files=files,
             listed=self._listed,
-            complete=files == self._files,
+            complete=complete,
         )
-        write_summary(self._summary, state, progress)

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 MAX_EXAMPLES = 5
 """Files or sequences that a state names of each kind."""
 MAX_LAYOUTS = 16
-"""Layouts whose states are measured. A set with more of them is no set: the rest is counted."""
+"""A set with more layouts is no set: files of others are counted."""
 
 DIGEST_BYTES = 16
 STAMP_BYTES = 8
@@ -78,21 +78,19 @@ class LayoutState:
     Attributes:
         example: the first of them.
         files: how many.
-        moments, sample: of their states; None beyond ``MAX_LAYOUTS``.
+        moments, sample: of their states.
     """
 
     example: str
-    files: int = 0
-    moments: SetMoments | None = None
-    sample: RowSample | None = None
+    files: int
+    moments: SetMoments
+    sample: RowSample
 
     def merge(self, other: LayoutState) -> LayoutState:
         """Adds files that come later."""
         self.files += other.files
-        if self.moments is not None and other.moments is not None:
-            self.moments.merge(other.moments)
-        if self.sample is not None and other.sample is not None:
-            self.sample.merge(other.sample)
+        self.moments.merge(other.moments)
+        self.sample.merge(other.sample)
         return self
 
 
@@ -138,6 +136,7 @@ class SetState:
         shortest, longest: tokens of a sequence; None without one.
         problems: by kind.
         layouts: by what files of one layout have in common, in the order in which they were met.
+        other_layouts: files of layouts beyond ``MAX_LAYOUTS``.
         digests: of the token ids of every sequence, ``DIGEST_BYTES`` each, in pieces.
         places: int64 ``[N, 2]`` in pieces: the file's number in the list and the sequence's in the file.
         stamps: of every file, ``STAMP_BYTES`` each, in the order of the list: what changes when it is written again.
@@ -148,6 +147,7 @@ class SetState:
     longest: int | None = None
     problems: dict[str, Problem] = field(default_factory=dict)
     layouts: dict[LayoutKey, LayoutState] = field(default_factory=dict)
+    other_layouts: int = 0
     digests: list[bytes] = field(default_factory=list)
     places: list[npt.NDArray[np.int64]] = field(default_factory=list)
     stamps: list[bytes] = field(default_factory=list)
@@ -168,21 +168,24 @@ class SetState:
             return
         self._note_lengths(look.shortest, look.longest)
         if look.digests:
-            self.digests.append(b"".join(look.digests))
-            sequences = np.arange(len(look.digests))
-            self.places.append(np.stack([np.full(len(sequences), number), sequences], axis=1))
+            self.digests.append(b"".join(digest for _, digest in look.digests))
+            self.places.append(np.array([(number, sequence) for sequence, _ in look.digests], np.int64))
         layout = self._layout(look.layout, look.name)
+        if layout is None:
+            self.other_layouts += 1
+            return
         layout.files += 1
         measured = look.measured
-        if measured is not None and layout.moments is not None and layout.sample is not None:
+        if measured is not None:
             layout.moments.update(group, measured.sums, measured.least_SH, measured.greatest_SH)
             layout.sample.merge(measured.sample)
 
     def close_range(self, number: int) -> SetState:
         """Says that all files that were added are of one range; once, when the last one was."""
         for layout in self.layouts.values():
-            if layout.moments is not None:
-                layout.moments.close_range(number)
+            layout.moments.close_range(number)
+        # One piece each: a set has a million files.
+        self.digests, self.places = [b"".join(self.digests)], [self.places_N2]
         return self
 
     def merge(self, other: SetState) -> SetState:
@@ -198,7 +201,8 @@ class SetState:
             elif len(self.layouts) < MAX_LAYOUTS:
                 self.layouts[key] = layout
             else:
-                self.layouts[key] = LayoutState(layout.example, layout.files)
+                self.other_layouts += layout.files
+        self.other_layouts += other.other_layouts
         self.digests += other.digests
         self.places += other.places
         self.stamps += other.stamps
@@ -214,13 +218,11 @@ class SetState:
         """Of every sequence."""
         return np.frombuffer(b"".join(self.digests), np.dtype((np.void, DIGEST_BYTES)))
 
-    def _layout(self, key: LayoutKey, example: str) -> LayoutState:
-        if key not in self.layouts:
-            self.layouts[key] = LayoutState(example)
-            if len(self.layouts) <= MAX_LAYOUTS:
-                shape = _states_of(key), key.hidden_size
-                self.layouts[key] = LayoutState(example, 0, SetMoments.zeros(*shape), RowSample(*shape))
-        return self.layouts[key]
+    def _layout(self, key: LayoutKey, example: str) -> LayoutState | None:
+        if key not in self.layouts and len(self.layouts) < MAX_LAYOUTS:
+            shape = _states_of(key), key.hidden_size
+            self.layouts[key] = LayoutState(example, 0, SetMoments.zeros(*shape), RowSample(*shape))
+        return self.layouts.get(key)
 
     def _note_lengths(self, shortest: int | None, longest: int | None) -> None:
         if shortest is not None and longest is not None:

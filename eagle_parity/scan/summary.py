@@ -19,9 +19,18 @@ from safetensors.numpy import save
 from eagle_parity.errors import InputError
 from eagle_parity.files import write_atomically
 from eagle_parity.numerics.row_sample import RowSample
-from eagle_parity.numerics.set_moments import GROUPS, SetMoments, Sums
+from eagle_parity.numerics.set_moments import GROUPS, RANGES, SetMoments, Sums
 from eagle_parity.readers import SUMMARY_KEY
-from eagle_parity.scan.set_state import DIGEST_BYTES, STAMP_BYTES, Counts, LayoutKey, LayoutState, Problem, SetState
+from eagle_parity.scan.set_state import (
+    DIGEST_BYTES,
+    MAX_LAYOUTS,
+    STAMP_BYTES,
+    Counts,
+    LayoutKey,
+    LayoutState,
+    Problem,
+    SetState,
+)
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -39,6 +48,7 @@ class Progress(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         root: of the set, as it was given.
         rows: of each sequence that were looked at; None for all.
+        first_token: as it was given.
         parts: that are done, from the first on.
         files: that these have, from the first on.
         listed: a digest of the list of files.
@@ -47,6 +57,7 @@ class Progress(msgspec.Struct, frozen=True, kw_only=True):
 
     root: str
     rows: Annotated[int, msgspec.Meta(ge=1)] | None
+    first_token: int | None
     parts: _Count
     files: _Count
     listed: str
@@ -57,11 +68,10 @@ class _Layout(msgspec.Struct, frozen=True, kw_only=True):
     key: LayoutKey
     example: str
     files: _Count
-    measured: bool
-    seen: _Count = 0
-    group_files: list[_Count] = []
-    group_rows: list[_Count] = []
-    ranges: list[tuple[_Count, _Count, _Count]] = []
+    seen: _Count
+    group_files: list[_Count]
+    group_rows: list[_Count]
+    ranges: list[tuple[Annotated[int, msgspec.Meta(ge=0, lt=RANGES)], _Count, _Count]]
 
 
 class _Content(msgspec.Struct, frozen=True, kw_only=True):
@@ -69,10 +79,11 @@ class _Content(msgspec.Struct, frozen=True, kw_only=True):
     kind: str
     progress: Progress
     counts: dict[str, _Count]
-    shortest: int | None
-    longest: int | None
-    problems: dict[str, tuple[int, list[tuple[str, str]]]]
-    layouts: list[_Layout]
+    shortest: _Count | None
+    longest: _Count | None
+    problems: dict[str, tuple[_Count, list[tuple[str, str]]]]
+    layouts: Annotated[list[_Layout], msgspec.Meta(max_length=MAX_LAYOUTS)]
+    other_layouts: _Count
 
 
 def write_summary(path: str | Path, state: SetState, progress: Progress) -> None:
@@ -89,27 +100,26 @@ def write_summary(path: str | Path, state: SetState, progress: Progress) -> None
     layouts = []
     for place, (key, layout) in enumerate(state.layouts.items()):
         moments, sample = layout.moments, layout.sample
-        told = _Layout(key=key, example=layout.example, files=layout.files, measured=False)
-        if moments is not None and sample is not None:
-            ranges = sorted(moments.ranges.items())
-            told = msgspec.structs.replace(
-                told,
-                measured=True,
+        ranges = sorted(moments.ranges.items())
+        layouts.append(
+            _Layout(
+                key=key,
+                example=layout.example,
+                files=layout.files,
                 seen=sample.seen,
                 group_files=[group.files for group in moments.groups],
                 group_rows=[group.rows for group in moments.groups],
                 ranges=[(number, sums.files, sums.rows) for number, sums in ranges],
             )
-            tensors |= {
-                f"{place}.groups": np.stack([group.sums_2SH for group in moments.groups]),
-                f"{place}.ranges": np.stack([sums.sums_2SH for _, sums in ranges])
-                if ranges
-                else np.zeros((0, 2, *moments.least_SH.shape)),
-                f"{place}.extremes": np.stack([moments.least_SH, moments.greatest_SH]),
-                f"{place}.sample": sample.rows_NSH,
-                f"{place}.priorities": sample.priorities_N,
-            }
-        layouts.append(told)
+        )
+        none_2SH = np.zeros((0, 2, *moments.least_SH.shape))
+        tensors |= {
+            f"{place}.groups": np.stack([group.sums_2SH for group in moments.groups]),
+            f"{place}.ranges": np.stack([sums.sums_2SH for _, sums in ranges]) if ranges else none_2SH,
+            f"{place}.extremes": np.stack([moments.least_SH, moments.greatest_SH]),
+            f"{place}.sample": sample.rows_NSH,
+            f"{place}.priorities": sample.priorities_N,
+        }
     content = _Content(
         schema_version=SCHEMA_VERSION,
         kind=KIND,
@@ -119,6 +129,7 @@ def write_summary(path: str | Path, state: SetState, progress: Progress) -> None
         longest=state.longest,
         problems={kind: (problem.count, problem.examples) for kind, problem in state.problems.items()},
         layouts=layouts,
+        other_layouts=state.other_layouts,
     )
     data = save(tensors, metadata={SUMMARY_KEY: msgspec.json.encode(content).decode()})
     write_atomically(path, data, private=True)
@@ -137,23 +148,39 @@ def read_summary(path: str | Path) -> tuple[SetState, Progress]:
             if text is None or len(text) > MAX_METADATA_BYTES:
                 raise InputError(path, "no summary of a scan", expected=EXPECTED)
             content = _read_content(path, text)
+            digests, places, stamps = (file.get_tensor(name) for name in ("digests", "places", "stamps"))
+            _check(
+                content.kind == KIND
+                and _is(digests, np.uint8, (len(places), DIGEST_BYTES))
+                and _is(places, np.int64, (len(digests), 2))
+                and _is(stamps, np.uint8, (content.progress.files, STAMP_BYTES))
+                and (not len(places) or 0 <= places[:, 0].min() <= places[:, 0].max() < content.progress.files),
+                "sequences",
+            )
             state = SetState(
                 counts=Counts(**content.counts),
                 shortest=content.shortest,
                 longest=content.longest,
                 problems={kind: Problem(count, examples) for kind, (count, examples) in content.problems.items()},
-                digests=[file.get_tensor("digests").tobytes()],
-                places=[file.get_tensor("places")],
-                stamps=[bytes(stamp) for stamp in file.get_tensor("stamps")],
+                digests=[digests.tobytes()],
+                places=[places],
+                stamps=[bytes(stamp) for stamp in stamps],
+                other_layouts=content.other_layouts,
             )
             for place, told in enumerate(content.layouts):
-                layout = LayoutState(told.example, told.files)
-                if told.measured:
-                    layout.moments, layout.sample = _measured(file, place, told)
-                state.layouts[told.key] = layout
+                state.layouts[told.key] = LayoutState(told.example, told.files, *_measured(file, place, told))
     except (SafetensorError, OSError, ValueError, TypeError, KeyError, IndexError) as error:
         raise InputError(path, f"no summary that can be read ({str(error)[:100]})", expected=EXPECTED) from error
     return state, content.progress
+
+
+def _is(tensor: npt.NDArray[Any], dtype: npt.DTypeLike, shape: tuple[int, ...]) -> bool:
+    return tensor.dtype == dtype and tensor.shape == shape
+
+
+def _check(fits: bool, what: str) -> None:  # noqa: FBT001  a condition
+    if not fits:
+        raise ValueError(f"tensors of {what} that don't fit")
 
 
 def _read_content(path: Path, text: str) -> _Content:
@@ -172,15 +199,16 @@ def _measured(file: Any, place: int, told: _Layout) -> tuple[SetMoments, RowSamp
     )
     key = told.key
     shape = (key.slots + (key.last_state == "stored"), key.hidden_size)
-    if (
-        groups.shape != (GROUPS, 2, *shape)
-        or len(told.group_rows) != GROUPS
-        or ranges.shape != (len(told.ranges), 2, *shape)
-        or extremes.shape != (2, *shape)
-        or rows.shape[1:] != shape
-        or len(priorities) != len(rows)
-    ):
-        raise ValueError(f"tensors of layout {place} that don't fit")
+    _check(
+        len(told.group_rows) == len(told.group_files) == GROUPS
+        and len({number for number, _, _ in told.ranges}) == len(told.ranges)
+        and _is(groups, np.float64, (GROUPS, 2, *shape))
+        and _is(ranges, np.float64, (len(told.ranges), 2, *shape))
+        and _is(extremes, np.float32, (2, *shape))
+        and _is(rows, np.float32, (len(priorities), *shape))
+        and _is(priorities, np.uint64, (len(rows),)),
+        f"layout {place}",
+    )
     moments = SetMoments(
         [Sums(s, f, r) for s, f, r in zip(groups, told.group_files, told.group_rows, strict=True)],
         extremes[0],

@@ -23,7 +23,7 @@ from eagle_parity.scan import remote_shards
 from eagle_parity.scan.executors import Processes, ThisProcess
 from eagle_parity.scan.look import look_at_file
 from eagle_parity.scan.remote_shards import RemoteFile, StorageError, open_storage, stamp_of
-from eagle_parity.scan.run import find_start, scan
+from eagle_parity.scan.run import ScanSettings, find_start, scan
 from eagle_parity.scan.shards import find_shards
 from eagle_parity.scan.summary import read_summary
 
@@ -375,6 +375,7 @@ def test_a_storage_that_answers_no_more_ends_the_scan_which_goes_on_later(
     url = s3.put_folder(folder, "ends")
     listing = find_shards(url)
     summary = tmp_path / "summary"
+    settings = ScanSettings(url, 64, summary=str(summary))
     middle = listing.names[20]
     gone: list[str] = []
 
@@ -383,14 +384,14 @@ def test_a_storage_that_answers_no_more_ends_the_scan_which_goes_on_later(
         return status if gone else None
 
     s3.before = before
-    start = find_start(listing, url, summary, rows=64, fresh=False)
+    start = find_start(listing, settings, fresh=False)
     with pytest.raises(StorageError, match="doesn't answer any more"):
-        scan(listing, url, ThisProcess(), start, rows=64, summary=summary)
+        scan(listing, settings, ThisProcess(), start)
     s3.before = lambda _method, _path: None
     listing = find_shards(url)
-    start = find_start(listing, url, summary, rows=64, fresh=False)
+    start = find_start(listing, settings, fresh=False)
     assert start.note.startswith("going on behind 20 files")
-    scan(listing, url, ThisProcess(), start, rows=64, summary=summary)
+    scan(listing, settings, ThisProcess(), start)
     assert_same(read_summary(summary)[0], state_of(listing))
 
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
+import msgspec
+import numpy as np
 import pytest
 from safetensors.numpy import load_file, save_file
 from same_state import assert_same
@@ -23,7 +25,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 pytestmark = pytest.mark.usefixtures("one_thread")
-PROGRESS = Progress(root="set", rows=64, parts=16, files=20, listed="0", complete=True)
+PROGRESS = Progress(root="set", rows=64, first_token=None, parts=16, files=20, listed="0", complete=True)
 
 
 @pytest.fixture(scope="module")
@@ -49,14 +51,14 @@ def test_what_is_read_goes_on_like_what_was_written(state: SetState, tmp_path: P
     write_summary(tmp_path / "s", state, PROGRESS)
     one, two = read_summary(tmp_path / "s")[0], read_summary(tmp_path / "s")[0]
     one.merge(two)
-    write_summary(tmp_path / "t", one, PROGRESS)
+    write_summary(tmp_path / "t", one, msgspec.structs.replace(PROGRESS, files=40))
     found = read_summary(tmp_path / "t")[0]
     assert found.counts.files == 2 * state.counts.files
     assert_same(found, one)
 
 
 def test_nothing_is_a_state_too(tmp_path: Path) -> None:
-    write_summary(tmp_path / "s", SetState(), PROGRESS)
+    write_summary(tmp_path / "s", SetState(), msgspec.structs.replace(PROGRESS, files=0))
     assert read_summary(tmp_path / "s")[0].counts.files == 0
 
 
@@ -78,6 +80,11 @@ def changed(path: Path, to: Path, change: Any, tensors: Any = None) -> Path:
         lambda content: content["progress"].update(parts=-(10**30)),
         lambda content: content["layouts"][0].update(group_rows=[1]),
         lambda content: content["layouts"][0].update(ranges=[[0, 1, 2]]),
+        lambda content: content["layouts"][0]["ranges"][0].__setitem__(0, 99),
+        lambda content: content["layouts"][0]["ranges"][1].__setitem__(0, 0),
+        lambda content: content["progress"].update(files=19),
+        lambda content: content.update(kind="another"),
+        lambda content: content.update(shortest=-1),
         lambda content: content["layouts"][0]["key"].__setitem__(2, 10**12),
         lambda content: content["layouts"][0]["key"].__setitem__(1, -5),
         lambda content: content["layouts"].append(content["layouts"][0]),
@@ -89,6 +96,26 @@ def test_a_summary_that_lies_is_refused(state: SetState, tmp_path: Path, change:
     write_summary(tmp_path / "s", state, PROGRESS)
     with pytest.raises(InputError):
         read_summary(changed(tmp_path / "s", tmp_path / "t", change))
+
+
+@pytest.mark.parametrize(
+    "tensors",
+    [
+        {"places": np.full((19, 2), 20)},
+        {"places": np.full((19, 2), -1)},
+        {"places": np.zeros((18, 2), np.int64)},
+        {"places": np.zeros((19, 2), np.int32)},
+        {"digests": np.zeros((19, 8), np.uint8)},
+        {"stamps": np.zeros((20, 8), np.int8)},
+        {"0.groups": np.zeros((16, 2, 3, 8), np.int64)},
+        {"0.priorities": np.zeros(5, np.uint64)},
+        {"0.sample": np.zeros((114, 3, 8), np.float64)},
+    ],
+)
+def test_tensors_that_don_t_fit_are_refused(state: SetState, tmp_path: Path, tensors: Any) -> None:
+    write_summary(tmp_path / "s", state, PROGRESS)
+    with pytest.raises(InputError):
+        read_summary(changed(tmp_path / "s", tmp_path / "t", lambda _content: None, tensors))
 
 
 @pytest.mark.parametrize("content", [b"", b"{}", b"\x00" * 64, b"\xff" * 64])

@@ -35,7 +35,7 @@ def _lines(found: SetMeasurements) -> Iterator[Entry]:
         yield Entry(
             Cell(layout.format, Tone.MUTED), told, Tone.WARNING if layout is not found.layouts[0] else Tone.PLAIN
         )
-    yield _line("files", f"{found.files:,}, {found.bytes / 1e9:,.2f} GB{'' if found.complete else ', NOT ALL OF THEM'}")
+    yield _line("files", f"{found.files:,}, {found.bytes / 1e9:,.2f} GB")
     lengths = "" if found.shortest is None else f", {found.shortest:,} to {found.longest:,} a sequence"
     yield _line("sequences", f"{found.sequences:,}, {found.tokens:,} tokens{lengths}")
     which = "every row" if found.rows_of_each is None else f"{found.rows_of_each} rows of each sequence"
@@ -67,7 +67,8 @@ def _line(label: str, text: str) -> Entry:
 
 def _states(found: SetMeasurements) -> Table:
     error = found.quantile_error
-    notes = () if not error else (f"Medians are of a sample of rows: their ranks are off by {error:.2f} at most.",)
+    of_sample = "Medians are of a sample of the rows that were looked at; their ranks among these are off by"
+    notes = () if not error else (f"{of_sample} {error:.2f} at most, but for one dimension in a hundred.",)
     return Table(
         title="States, sinks left out",
         columns=tuple(Cell(name) for name in ("state", "rms", "least", "greatest", "medians", "outliers", "dead")),
