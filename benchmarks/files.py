@@ -26,7 +26,7 @@ def measure(settings: Settings) -> Topic:
     """One run each of ``diff-captures`` and ``scan``; as many rounds as set for the smallest number of files."""
     topic = Topic("files", f"small shards, {data.SMALL_TOKENS} tokens each; seconds of the whole command")
     counts = FULL_COUNTS if settings.full else COUNTS
-    names = ("diff-captures", "scan") if has_scan() else ("diff-captures",)
+    names = ("diff-captures", "scan")
     best: dict[tuple[str, int, int], Ran] = {}
     for count in counts:
         folder = data.prepare(settings.cache, "small", count)
@@ -45,8 +45,6 @@ def measure(settings: Settings) -> Topic:
     for name, count in product(names, counts):
         one, two = ([best[name, workers, count].seconds] for workers in WORKERS)
         topic.add(f"{name}, {count:,} files, workers 1 to 2", "", ratios(one, two))
-    if "scan" not in names:
-        topic.absent("scan", "this version has no such command")
     topic.notes.append("Workers of diff-captures: as many as the process may use processors, here by its affinity.")
     return topic
 
@@ -60,8 +58,3 @@ def _run(name: str, folder: Path, count: int, workers: int) -> Ran:
         if ran.status not in SCANNED:
             raise CommandFailedError(f"{' '.join(command)}: status {ran.status}, {ran.stderr[-300:]}")
         return ran
-
-
-def has_scan() -> bool:
-    """Whether this version of the tool has the command."""
-    return run([*TOOL, "scan", "--help"], may_fail=True).status == 0

@@ -100,7 +100,6 @@ def capture_live(
         sent.save(output)
         manifest = write_recording(sent, parts, output, engine=engine, overwrite=True)
         server.discard(sent.session)
-        # What was sent of an earlier capture, whose parts were out of reach then.
         (Path(output) / REQUESTS_NAME).unlink(missing_ok=True)
     return LiveCapture(manifest, sent, time.perf_counter() - started, removed)
 

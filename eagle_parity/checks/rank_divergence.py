@@ -144,7 +144,7 @@ def _told_text(texts: Sequence[RankTokens]) -> str:
     first = "" if worst.first is None else f", first in {worst.first} (token {worst.token}, not {worst.first_token})"
     more = f"; so have {len(texts) - 1} more ranks" if len(texts) > 1 else ""
     return (
-        f"rank {worst.rank} has other token ids than rank {worst.first_rank}: {worst.differing} of {worst.tokens}, in "
+        f"rank {worst.rank} has other token ids than rank {worst.first_rank}: {worst.differing:,} tokens, in "
         f"{worst.differing_sequences} of {worst.sequences} sequences{first}{more}"
     )
 

@@ -59,16 +59,16 @@ def show_files(total: int, *, quiet: bool = False) -> Iterator[Callable[[int, in
         yield lambda _files, _bytes: None
         return
     import time
+    from datetime import timedelta
 
     from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
     columns = (
         TextColumn("scanning"),
         BarColumn(),
         MofNCompleteColumn(),
         TextColumn("files, {task.fields[rate]}"),
-        TimeRemainingColumn(),
     )
     with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
         task = progress.add_task("scanning", total=total, rate="")
@@ -80,7 +80,9 @@ def show_files(total: int, *, quiet: bool = False) -> Iterator[Callable[[int, in
             if first is None:  # of a scan that goes on, what was done before says nothing of its rate
                 first = files, size
             seconds = max(time.monotonic() - began, 1e-3)
-            per_second = (files - first[0]) / seconds, (size - first[1]) / seconds / 1e6
-            progress.update(task, completed=files, rate="{:,.0f} files/s, {:,.0f} MB/s".format(*per_second))
+            rate, size_rate = (files - first[0]) / seconds, (size - first[1]) / seconds
+            left = timedelta(seconds=round((total - files) / rate)) if rate else "?"
+            told = f"{rate:,.0f} a second, of {size_rate / 1e6:,.0f} MB; {left} left"
+            progress.update(task, completed=files, rate=told)
 
         yield done

@@ -179,7 +179,10 @@ def measure_ranks(live: LiveCapture, states: HiddenStates) -> MeasuredRanks:
         first = states.open(entry.name)
         if isinstance(first, Unreadable):
             continue  # told by whoever pairs the sequences
-        tokens = entry.tokens if first.token_ids is None else len(first.token_ids)
+        if first.token_ids is None:
+            unreadable.append((first.name, "no token ids, so that nothing tells whether ranks have the same text"))
+            continue
+        tokens = len(first.token_ids)
         for rank in ranks[1:]:
             other = live.open_rank(entry, rank)
             if isinstance(other, Unreadable):
@@ -189,7 +192,7 @@ def measure_ranks(live: LiveCapture, states: HiddenStates) -> MeasuredRanks:
                 reason = f"{len(other.slots)} slots, where rank {ranks[0]} has {len(first.slots)}"
                 unreadable.append((other.name, reason))
                 continue
-            if first.token_ids is None or other.token_ids is None:
+            if other.token_ids is None:
                 unreadable.append((other.name, "no token ids, so that nothing tells whether it is the same text"))
                 continue
             text = texts.setdefault((rank, ranks[0]), RankTokensPair(rank, ranks[0]))

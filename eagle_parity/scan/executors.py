@@ -50,7 +50,7 @@ class Processes:
     def __init__(self, workers: int) -> None:
         self._workers = workers
         self._pool: ProcessPoolExecutor | None = None
-        self._others: set[Any] = set()
+        self._begun: set[Any] = set()
 
     def run(self, work: PartWork, parts: Iterable[Part]) -> Iterator[tuple[Part, SetState]]:
         """See ``Executor``."""
@@ -98,25 +98,28 @@ class Processes:
         if self._pool is None:
             # Spawned, not forked: torch's threads don't survive a fork.
             context = multiprocessing.get_context("spawn")
-            self._others = set(multiprocessing.active_children())
             self._pool = ProcessPoolExecutor(self._workers, mp_context=context, initializer=begin_worker)
+        before = set(multiprocessing.active_children())
         try:
             return self._pool.submit(work, part)
         except BrokenProcessPool:
             self._close()
             return self._submit(work, part)
+        finally:  # a pool begins its processes when they are wanted
+            self._begun |= set(multiprocessing.active_children()) - before
 
     def _terminate(self) -> None:
         """Ends what is running: a part takes minutes, and whoever interrupts waits for none of them."""
         if self._pool is not None:
             self._pool.shutdown(wait=False, cancel_futures=True)
-            for process in set(multiprocessing.active_children()) - self._others:
+            for process in self._begun:
                 process.terminate()
 
     def _close(self) -> None:
         if self._pool is not None:
             self._pool.shutdown(wait=True, cancel_futures=True)
             self._pool = None
+            self._begun.clear()
 
 
 def file_by_file(work: PartWork, part: Part, look: Callable[[Part], SetState | None]) -> SetState:

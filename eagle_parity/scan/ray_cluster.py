@@ -38,7 +38,8 @@ class NodeError(ParityError):
 class RayCluster:
     """A cluster that is named by ``RAY_ADDRESS``, or one of this machine's processors. A task is one part on one core.
 
-    A worker that dies, or its node, loses nothing: Ray runs the part again on another one.
+    A worker that dies, or its node, loses nothing: its part is done again on another one. Not by Ray's own retries,
+    of which those for want of memory have no end.
 
     Args:
         workers: of a cluster that is begun here; None for one a core.
@@ -80,11 +81,10 @@ def _run(ray: Any, work: PartWork, parts: Iterable[Part]) -> Iterator[tuple[Part
                 begun.append((part, tasks.begin(part)))
             if not begun:
                 return
-            part, task = begun.popleft()
-            state = tasks.found_by(part, task)
-            if state is None:
-                state = file_by_file(work, part, tasks.look)
-            yield part, state
+            part, task = begun[0]  # there until it is done: what is left there is cancelled
+            state = tasks.found_by(part, task) or tasks.again(part)
+            begun.popleft()
+            yield part, state or file_by_file(work, part, tasks.again)
     finally:
         for _, task in begun:
             ray.cancel(task)  # of a cluster that goes on
@@ -96,20 +96,20 @@ class _Tasks:
     def __init__(self, ray: Any, work: PartWork) -> None:
         self._ray = ray
         self._root = work.shards.root
-        self._function = ray.remote(num_cpus=1, max_retries=ATTEMPTS)(_look)
+        self._function = ray.remote(num_cpus=1, max_retries=0)(_look)
         self._work = ray.put(_everywhere(work))
 
     def begin(self, part: Part) -> Any:
         """Begins a part."""
         return self._function.remote(self._work, part, __version__)
 
-    def look(self, part: Part) -> SetState | None:
-        """Does a part whose worker may die, and waits for it."""
-        # Once more only: that it died here before is known, but a node may have been taken away right now.
-        return self.found_by(part, self._function.options(max_retries=1).remote(self._work, part, __version__))
+    def again(self, part: Part) -> SetState | None:
+        """Does a part whose worker may die, and waits for it; None where it died each time."""
+        attempts = (self.found_by(part, self.begin(part)) for _ in range(ATTEMPTS))
+        return next((state for state in attempts if state is not None), None)
 
     def found_by(self, part: Part, task: Any) -> SetState | None:
-        """What a task found; None where its worker died each time.
+        """What a task found; None where its worker died.
 
         Raises:
             InputError: it failed otherwise.

@@ -317,14 +317,15 @@ def _fetch_companions(storage: Storage, folder: str, first_token: int | None) ->
 
 
 def _fetch(storage: Storage, path: str, to: Path) -> None:
-    """Copies a companion. One that isn't there or can't be read tells nothing.
+    """Copies a companion; one that isn't there tells nothing.
 
     Raises:
+        OSError: it can't be asked for or read. What the files beside it are said to be must not hang on one request.
         StorageError: the storage doesn't answer any more.
     """
     try:
         size = int(storage.ask(lambda: storage.files.info(path)).get("size") or 0)
         if 0 < size <= MAX_COMPANION_BYTES:
             to.write_bytes(storage.ask(lambda: storage.files.cat_file(path, start=0, end=size)))
-    except OSError:
+    except FileNotFoundError:
         pass
