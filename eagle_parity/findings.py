@@ -330,6 +330,13 @@ TRUNCATED_CAPTURE = _error(
     "chunked prefill do this.",
     "Capture with prefix caching off and chunks larger than the prompt.",
 )
+DEAD_DIMENSIONS = _error(
+    "EP218",
+    "dead-dimensions",
+    "Dimensions of a state are zero throughout",
+    "A layer's output has no such dimensions: a buffer that was never filled, a slot that was never written.",
+    "Look at what writes this slot: the layer's hook, the offset into the buffer, the kernel's mask.",
+)
 NON_FINITE = _error(
     "EP219",
     "non-finite",
@@ -498,6 +505,7 @@ FINDINGS: tuple[FindingKind, ...] = (
     TOKEN_SHIFT,
     TOKEN_MISMATCH,
     TRUNCATED_CAPTURE,
+    DEAD_DIMENSIONS,
     NON_FINITE,
     PRECISION_DRIFT,
     UNEXPLAINED_DIFFERENCE,

@@ -13,6 +13,7 @@ from eagle_parity.checks import (
     set_masks,
     set_rows,
     set_wiring,
+    set_zeros,
 )
 
 if TYPE_CHECKING:
@@ -24,6 +25,7 @@ SET_CHECKS: tuple[Check[SetMeasurements], ...] = (
     set_layouts.CHECK,
     set_rows.CHECK,
     set_finite.CHECK,
+    set_zeros.CHECK,
     set_masks.CHECK,
     set_duplicates.CHECK,
     set_drift.CHECK,

@@ -24,7 +24,18 @@ class Interrupt:
         self.came = False
         self._is_set = False
 
+    def raise_again(self) -> None:
+        """For whoever works on after a Ctrl-C that was swallowed.
+
+        Raises:
+            KeyboardInterrupt: there was one.
+        """
+        if self.came:
+            raise KeyboardInterrupt
+
     def __enter__(self) -> Self:
+        global current  # noqa: PLW0603  there is one of a process
+        current = self
         # Whoever calls this from a thread, or has a handler of their own, keeps what they have.
         if threading.current_thread() is threading.main_thread():
             self._is_set = signal.getsignal(signal.SIGINT) is signal.default_int_handler
@@ -41,3 +52,7 @@ class Interrupt:
     def _note(self, number: int, frame: FrameType | None) -> Any:
         self.came = True
         signal.default_int_handler(number, frame)
+
+
+current = Interrupt()
+"""Of the call that runs."""

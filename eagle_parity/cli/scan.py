@@ -95,6 +95,7 @@ def scan(
 
     Example: eagle-parity scan ./shards --summary ./shards.summary
     """
+    from eagle_parity.cli import interrupt
     from eagle_parity.cli.finish import finish
     from eagle_parity.cli.progress import show_files
     from eagle_parity.cli.streams import say_on_stderr
@@ -105,12 +106,15 @@ def scan(
         raise UsageError("--rows and --all: one of them")
     if reference is None and (reference_boundaries or trained_boundaries):
         raise UsageError("--trained-boundaries and --reference-boundaries are about a --reference, which isn't given")
+    if reference is None and target is not None:
+        raise UsageError("--target is about a --reference, which isn't given")
     if reference is not None and "://" in shards:
         raise UsageError("--reference takes shards on a disk: copy some of them there")
     require_torch()
     import torch
 
     torch.set_num_threads(1)
+    from eagle_parity.readers.folders import printable
     from eagle_parity.scan.look import DEFAULT_ROWS
     from eagle_parity.scan.run import ScanSettings, find_start
     from eagle_parity.scan.run import scan as scan_set
@@ -120,14 +124,21 @@ def scan(
     question = None
     if reference is not None:
         question = _ask(shards, reference, target, trained_boundaries, reference_boundaries, first_token=first_token)
-    listing = find_shards(shards, first_token=first_token)
-    settings = ScanSettings(shards, None if all_rows else rows or DEFAULT_ROWS, first_token, summary)
+    listing = find_shards(shards, first_token=first_token).without(summary)
+    if output is not None and listing.has(output):
+        raise UsageError(f"--output {output}: it is one of the set's files")
+    settings = ScanSettings(printable(shards), None if all_rows else rows or DEFAULT_ROWS, first_token, summary)
     start = find_start(listing, settings, fresh=fresh)
     if start.note and not quiet:
         say_on_stderr(f"# {start.note}\n")
     chosen = _executor(executor, workers, len(listing.names))
     with show_files(len(listing.names), quiet=quiet) as on_part:
-        found = scan_set(listing, settings, chosen, start, on_part=on_part)
+
+        def done(files: int, size: int) -> None:
+            interrupt.current.raise_again()  # a long scan is begun while modules are imported, which can swallow one
+            on_part(files, size)
+
+        found = scan_set(listing, settings, chosen, start, on_part=done)
     import msgspec
 
     from eagle_parity.checks.of_sets import SET_CHECKS

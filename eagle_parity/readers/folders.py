@@ -69,7 +69,7 @@ def list_shards(root: Path) -> Listing:
         else:
             others[os.path.splitext(base)[1] or base] += 1  # noqa: PTH122  a Path a file is slow for a million
     found.sort(key=natural_key)
-    names = [_printable(name) for name in found]
+    names = [printable(name) for name in found]
     paths = {shown: real for shown, real in zip(names, found, strict=True) if shown != real}
     return Listing(names, paths, others, closed)
 
@@ -80,8 +80,12 @@ def natural_key(name: str) -> list[int | str]:
     return [int(part) if i % 2 else part for i, part in enumerate(_DIGITS.split(name))]
 
 
-def _printable(name: str) -> str:
-    return name if name.isascii() else os.fsencode(name).decode(errors="backslashreplace")
+def printable(name: str) -> str:
+    """A name that can always be printed: bytes that are no UTF-8 as escapes, and no two names alike."""
+    if name.isascii() and "\\" not in name:
+        return name
+    # A backslash of the name's own is doubled, or it could look like an escaped byte of another name.
+    return os.fsencode(name).replace(b"\\", b"\\\\").decode(errors="backslashreplace")
 
 
 def _walk(root: Path, closed: dict[str, str]) -> Iterator[str]:
@@ -96,14 +100,22 @@ def _walk(root: Path, closed: dict[str, str]) -> Iterator[str]:
             seen.add((status.st_dev, status.st_ino))
             entries = os.scandir(folder)
         except OSError as error:
-            closed[_printable(prefix.rstrip("/") or ".")] = error.strerror or str(error)
+            closed[printable(prefix.rstrip("/") or ".")] = error.strerror or str(error)
             continue
         with entries:
             for entry in entries:
                 if entry.name.startswith("."):
                     continue  # caches and the temporary names of writers
-                if entry.is_dir():
-                    if depth < MAX_DEPTH:
-                        pending.append((entry.path, f"{prefix}{entry.name}/", depth + 1))
-                else:
+                if not _is_folder(entry):
                     yield prefix + entry.name
+                elif depth < MAX_DEPTH:
+                    pending.append((entry.path, f"{prefix}{entry.name}/", depth + 1))
+                else:
+                    closed[printable(prefix + entry.name)] = f"more than {MAX_DEPTH} folders deep"
+
+
+def _is_folder(entry: os.DirEntry[str]) -> bool:
+    try:
+        return entry.is_dir()
+    except OSError:  # links in a circle: whoever opens it is told
+        return False

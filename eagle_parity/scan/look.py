@@ -24,7 +24,7 @@ from eagle_parity.quoting import one_line
 from eagle_parity.readers import recognise
 from eagle_parity.readers.containers import UnreadableFileError
 from eagle_parity.readers.sequence import read_sequence
-from eagle_parity.scan.problem_kinds import EMPTY_MASK, NO_MASK, NON_FINITE, ROW_COUNT, UNREADABLE
+from eagle_parity.scan.problem_kinds import DEAD, EMPTY_MASK, NO_MASK, NON_FINITE, ROW_COUNT, UNREADABLE
 from eagle_parity.scan.read_states import read_states
 from eagle_parity.scan.set_state import DIGEST_BYTES, NO_STAMP, STAMP_BYTES, Counts, LayoutKey
 
@@ -44,6 +44,8 @@ BLOCK_BYTES = 16 * 1024 * 1024
 """Of states in float32 that are looked at at once."""
 _FLOAT32_BYTES = 4
 _SUMMED_ROWS = 32
+_HUGE = 1e17
+"""Squares of 32 greater numbers could leave float32's range."""
 
 Float32 = npt.NDArray[np.float32]
 
@@ -107,7 +109,7 @@ def look_at_file(shards: Shards, name: str, *, rows: int | None) -> FileLook:
         if shards.stamp(name) != before:
             return _unreadable(name, before, "it changed while it was read: wait until its writer is done")
     except FileNotFoundError:
-        return _unreadable(name, before, "it vanished: it was in the list, and is no more")
+        return _unreadable(name, before, "it vanished: it was in the list, and is gone, or a link to nothing")
     except (UnreadableFileError, InputError, OSError) as error:
         return _unreadable(name, before, str(error))
     except ParityError:
@@ -172,7 +174,8 @@ class _Looker:
         counts.rows += rows
         self._check_ids(sequence, rows, [state.tokens for state in states])
         self._check_mask(sequence)
-        bad = np.concatenate([np.zeros(0, np.int64), *(self._measure(states, rows, index) if rows else ())])
+        measured = self._measure(sequence.name, states, rows, index) if rows else ()
+        bad = np.concatenate([np.zeros(0, np.int64), *measured])
         if len(bad):
             looked_at = rows if self._rows is None else min(rows, self._rows)
             reason = f"{len(bad)} of {looked_at} rows have NaN or infinity, first at position {bad[0]}"
@@ -209,9 +212,10 @@ class _Looker:
         if len(mask) and not trained_on:
             look.problems.append((EMPTY_MASK, sequence.name, f"none of its {len(mask)} tokens is trained on"))
 
-    def _measure(self, states: tuple[Rows, ...], rows: int, index: int) -> Iterator[npt.NDArray[np.int64]]:
+    def _measure(self, name: str, states: tuple[Rows, ...], rows: int, index: int) -> Iterator[npt.NDArray[np.int64]]:
         """Adds the rows that are to be looked at; gives the positions of those of each block that aren't finite."""
         limits_S: npt.NDArray[np.float64] | None = None
+        greatest_S = np.full(self._states, np.nan)  # stays so where no row is a number
         for runs in self._blocks(rows):
             block_TSH = torch.cat([read_states(states, low, high) for low, high in runs])
             positions_T = np.concatenate([np.arange(low, high) for low, high in runs])
@@ -220,10 +224,14 @@ class _Looker:
             if limits_S is None:
                 limits_S = limits_of(torch.from_numpy(norms_TS.T)).numpy()
             sinks_T = _sinks(norms_TS, limits_S)
+            np.fmax(greatest_S, np.fmax.reduce(norms_TS, axis=0), out=greatest_S)
             self._look.counts.sampled_rows += len(positions_T)
             self._look.counts.sink_rows += int(sinks_T.sum())
             self._add_rows(block_TSH, finite_T & ~sinks_T, positions_T, index)
             yield positions_T[~finite_T]
+        for place in np.flatnonzero(greatest_S == 0):
+            state = f"slot {place}" if place < self._recognised.layout.slots else "the last state"
+            self._look.problems.append((DEAD, name, f"{state} is zero in every row that was looked at"))
 
     def _blocks(self, rows: int) -> Iterator[list[tuple[int, int]]]:
         """Runs of rows that are looked at together, in blocks that don't grow with the sequence."""
@@ -253,9 +261,12 @@ class _Looker:
             positions_T = positions_T[kept_T]
         self._sums.rows += count
         self._sums.sums_2SH[0] += _sum(block_TSH)
-        self._sums.sums_2SH[1] += _sum(block_TSH * block_TSH)
-        np.minimum(self._least_SH, block_TSH.amin(0).numpy(), out=self._least_SH)
-        np.maximum(self._greatest_SH, block_TSH.amax(0).numpy(), out=self._greatest_SH)
+        least_SH, greatest_SH = block_TSH.amin(0).numpy(), block_TSH.amax(0).numpy()
+        huge = max(-least_SH.min(), greatest_SH.max()) > _HUGE
+        wide_TSH = block_TSH.double() if huge else block_TSH
+        self._sums.sums_2SH[1] += _sum(wide_TSH * wide_TSH)
+        np.minimum(self._least_SH, least_SH, out=self._least_SH)
+        np.maximum(self._greatest_SH, greatest_SH, out=self._greatest_SH)
         # Sequences of one file have priorities far apart: the seed is mixed with the index first.
         priorities_T = priorities_of(self._seed ^ (index << 40), positions_T)
         wanted = np.flatnonzero(self._sample.wanted(priorities_T))
@@ -267,6 +278,7 @@ class _Looker:
 def _sinks(norms_TS: npt.NDArray[np.float64], limits_S: npt.NDArray[np.float64]) -> npt.NDArray[np.bool_]:
     """Which of a block's rows are sinks: a bounded share of them, as more would be the signal itself."""
     sinks_T = np.zeros(len(norms_TS), np.bool_)
+    limits_S = np.where(limits_S > 0, limits_S, np.inf)  # of rows that are mostly zero, none stands out
     standing = np.flatnonzero(((norms_TS > limits_S) & np.isfinite(norms_TS)).any(1))
     if len(standing):
         norms_ST = torch.from_numpy(norms_TS[standing].T)

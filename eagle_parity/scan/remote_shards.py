@@ -25,7 +25,7 @@ from eagle_parity.readers.prepared_dataset import DATASET_INFO, PreparedDataset
 from eagle_parity.scan.shards import Listing, Stamp
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
     from typing import TypeVar
 
     from eagle_parity.readers.containers import TensorTable
@@ -163,6 +163,14 @@ class RemoteShards:
     _storage: Storage | None = field(default=None, repr=False)
     _companions: dict[str, Companions] = field(default_factory=dict, repr=False)
     _sizes: dict[str, int] = field(default_factory=dict, repr=False)
+
+    def is_at(self, name: str, path: str) -> bool:  # noqa: ARG002  the protocol's
+        """See ``Shards``: none is on this machine."""
+        return False
+
+    def beside(self, names: Sequence[str]) -> str:  # noqa: ARG002  as above
+        """See ``Shards``: each question would be a request."""
+        return ""
 
     def stamp(self, name: str) -> Stamp:
         """See ``Shards``.

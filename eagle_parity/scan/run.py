@@ -85,7 +85,9 @@ def find_start(listing: Listing, settings: ScanSettings, *, fresh: bool) -> Star
     if unfinished is None:
         return Start(SetState())
     _check_replaceable(Path(settings.summary or ""))
-    if not _check_replaceable(unfinished) or fresh:
+    if fresh and unfinished.is_file():
+        return Start(SetState())  # damaged or not: the name is ours
+    if not _check_replaceable(unfinished):
         return Start(SetState())
     state, progress = read_summary(unfinished)
     parts = [part for part in split(listing.names) if part.number < progress.parts]
@@ -169,10 +171,11 @@ def _check_replaceable(path: Path) -> bool:
 
 
 def digest_of_names(listing: Listing) -> str:
-    """Of the list of files, in its order."""
+    """Of the list of files, in its order, and of what lies beside them."""
     digest = hashlib.blake2b(digest_size=16)
     for name in listing.names:
         digest.update(name.encode(errors="surrogateescape") + b"\0")
+    digest.update(listing.shards.beside(listing.names).encode(errors="surrogateescape"))
     return digest.hexdigest()
 
 

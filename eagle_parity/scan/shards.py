@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
+from eagle_parity.capture.format import MANIFEST_NAME
 from eagle_parity.capture.manifest_file import is_capture, read_manifest
 from eagle_parity.errors import InputError
+from eagle_parity.files import is_same_place
 from eagle_parity.readers import EXPECTED
-from eagle_parity.readers.companions import Companions, find_companions
+from eagle_parity.readers.companions import DATA_CONFIG, Companions, find_companions
 from eagle_parity.readers.containers import read_table
-from eagle_parity.readers.folders import list_shards
+from eagle_parity.readers.folders import list_shards, printable
+from eagle_parity.readers.prepared_dataset import DATASET_INFO
 from eagle_parity.readers.sglang_dump import is_dump
 
 if TYPE_CHECKING:
@@ -40,6 +44,14 @@ class Shards(Protocol):
     @property
     def root(self) -> str:
         """As it was given."""
+        ...
+
+    def is_at(self, name: str, path: str) -> bool:
+        """Whether a file is at a path on this machine."""
+        ...
+
+    def beside(self, names: Sequence[str]) -> str:
+        """What changes when that which lies beside some files is written again; empty where that isn't looked at."""
         ...
 
     def stamp(self, name: str) -> Stamp:
@@ -83,6 +95,16 @@ class Listing:
     closed: Mapping[str, str] = field(default_factory=dict)
     stamps: Mapping[str, Stamp] = field(default_factory=dict)
 
+    def has(self, path: str) -> bool:
+        """Whether a path on this machine is one of the files."""
+        return any(self.shards.is_at(name, path) for name in self.names)
+
+    def without(self, path: str | None) -> Listing:
+        """The same without one file: a summary that is written into the set is none of it."""
+        if path is None or not self.has(path):
+            return self
+        return replace(self, names=[name for name in self.names if not self.shards.is_at(name, path)])
+
     def stamp(self, name: str) -> Stamp:
         """A file's state, as it was when it was listed where the storage tells it with the list, else now.
 
@@ -106,6 +128,22 @@ class LocalShards:
     paths: Mapping[str, str] = field(default_factory=dict)
     first_token: int | None = None
     _companions: dict[Path, Companions] = field(default_factory=dict, repr=False)
+
+    def is_at(self, name: str, path: str) -> bool:
+        """See ``Shards``."""
+        base = self.paths.get(name, name).rpartition("/")[2]
+        return path.rpartition("/")[2] == base and is_same_place(self._path(name), path)
+
+    def beside(self, names: Sequence[str]) -> str:
+        """See ``Shards``."""
+        folders = {self._path(folder) for folder in {name.rpartition("/")[0] for name in names}}
+        found = []
+        for folder in sorted({*folders, *(folder.parent for folder in folders)}):
+            for companion in (DATA_CONFIG, DATASET_INFO, MANIFEST_NAME):
+                with suppress(OSError):
+                    status = (folder / companion).stat()
+                    found.append(f"{folder}/{companion} {status.st_size} {status.st_mtime_ns}")
+        return "\n".join(found)
 
     def stamp(self, name: str) -> Stamp:
         """See ``Shards``."""
@@ -154,7 +192,8 @@ def find_shards(path: str, *, first_token: int | None = None) -> Listing:
     if not is_there:
         raise _nothing(path, "no such file or folder")
     if not is_folder:
-        return Listing(LocalShards(str(root.parent), first_token=first_token), [root.name])
+        shown = printable(root.name)
+        return Listing(LocalShards(str(root.parent), {shown: root.name}, first_token), [shown])
     if is_capture(root):
         files = {sequence.name: sequence.file for sequence in read_manifest(root).sequences}
         if not files:

@@ -85,6 +85,40 @@ def test_a_sink_and_bad_rows_are_in_no_sum(tmp_path: Path) -> None:
     assert len(found.measured.sample.priorities_N) == 37
 
 
+def test_outliers_beyond_a_sinks_share_are_the_signal(tmp_path: Path) -> None:
+    """Two fifths of the rows are ten thousand times the others: no sinks, and in the sums."""
+    content = tensors(1, 60)
+    content["hidden_states"][torch.arange(60) % 5 < 2] *= 1e4
+    found = look(write_file(tmp_path / "a.safetensors", content))
+    assert found.counts.sink_rows <= 3  # 2 % of the rows, for each state at most
+    assert found.measured is not None
+    assert found.measured.greatest_SH.max() > 1e4
+
+
+def test_rows_of_zeros_make_no_sinks(tmp_path: Path) -> None:
+    content = tensors(1, 60)
+    content["hidden_states"][:40] = 0
+    found = look(write_file(tmp_path / "a.safetensors", content))
+    assert (found.counts.sink_rows, found.problems) == (0, [])
+
+
+@pytest.mark.parametrize("rows", [None, 8])
+def test_a_slot_that_was_never_written(tmp_path: Path, rows: int | None) -> None:
+    content = tensors(1, 60)
+    content["hidden_states"][:, 1] = 0
+    found = look(write_file(tmp_path / "a.safetensors", content), rows)
+    assert only_problem(found) == ("dead", "a.safetensors", "slot 1 is zero in every row that was looked at")
+
+
+def test_numbers_whose_squares_leave_float32(tmp_path: Path) -> None:
+    content = tensors(1, 60)
+    content["hidden_states"] = content["hidden_states"].float() * 1e20
+    found = look(write_file(tmp_path / "a.safetensors", content))
+    wide = content["hidden_states"].double()
+    assert found.measured is not None
+    assert np.allclose(found.measured.sums.sums_2SH[1], (wide * wide).sum(0).numpy(), rtol=1e-6)
+
+
 def test_all_rows_bad(tmp_path: Path) -> None:
     content = tensors(1, 5)
     content["hidden_states"].fill_(torch.nan)

@@ -265,7 +265,7 @@ def test_ctrl_c_ends_what_was_begun(tmp_path: Path) -> None:
     assert process.returncode == 130, told
     assert "Traceback" not in told
     assert not wait_until_gone(marker)
-    assert (tmp_path / "summary").exists()
+    assert (tmp_path / "summary.unfinished").exists()
 
 
 @pytest.mark.usefixtures("ray")

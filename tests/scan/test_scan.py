@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import time
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -122,6 +123,7 @@ def test_dtypes_alone_are_a_warning(scanned: Any, tmp_path: Path) -> None:
         (["."], "no shards in it"),
         ([".", "--rows", "3", "--all"], "one of them"),
         ([".", "--trained-boundaries", "1,2,3"], "which isn't given"),
+        ([".", "--target", "nowhere"], "which isn't given"),
         ([".", "--reference", "nowhere"], "no such file or folder"),
         ([".", "--reference", ".", "--trained-boundaries", "x"], "--trained-boundaries"),
     ],
@@ -331,6 +333,72 @@ def test_a_complete_summary_stays_until_another_one_is(
 
 def _interrupt(_self: Any, _part: Any) -> Any:
     raise KeyboardInterrupt
+
+
+def test_fresh_gets_past_a_damaged_summary(scanned: Any, tmp_path: Path) -> None:
+    write_set(tmp_path / "set", 3)
+    (tmp_path / "s.unfinished").write_bytes(b"")
+    assert scanned(tmp_path / "set", "--summary", tmp_path / "s")[0] == 2
+    assert scanned(tmp_path / "set", "--summary", tmp_path / "s", "--fresh")[0] == 0
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["s", "set"]
+
+
+def test_a_summary_in_the_set_is_none_of_it(scanned: Any, tmp_path: Path) -> None:
+    folder = write_set(tmp_path / "set", 3)
+    for _ in range(2):
+        status, result, _ = scanned(folder, "--summary", folder / "summary.safetensors")
+        assert (status, result["measurements"]["files"]) == (0, 3)
+
+
+def test_a_result_replaces_no_file_of_the_set(scanned: Any, tmp_path: Path) -> None:
+    folder = write_set(tmp_path / "set", 3)
+    shard = folder / "rows_0" / "hs_1.safetensors"
+    before = shard.read_bytes()
+    status, _, err = scanned(folder, "--output", shard)
+    assert (status, shard.read_bytes() == before, "one of the set's files" in err) == (2, True, True)
+
+
+def test_what_lies_beside_is_part_of_where_a_scan_goes_on(
+    scanned: Any, large: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder, summary = shutil.copytree(large, tmp_path / "set"), tmp_path / "s"
+    work = PartWork.__call__
+
+    def interrupted(self: Any, part: Any) -> Any:
+        return _interrupt(self, part) if part.number == 3 else work(self, part)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(PartWork, "__call__", interrupted)
+        assert scanned(folder, "--summary", summary, "--workers", 1, "--rows", 8)[0] == 130
+    (folder / "rows_0" / "data_config.json").write_text("{}")
+    assert "another list" in scanned(folder, "--summary", summary, "--workers", 1, "--rows", 8)[2]
+
+
+def test_names_that_are_no_text_and_links_in_a_circle(scanned: Any, tmp_path: Path) -> None:
+    """A byte that is no UTF-8 is shown as an escape, and a name that has that escape as text is another one."""
+    folder = tmp_path / "set"
+    good = os.fsdecode(b"a\xff.safetensors")
+    # The library that writes takes no such name.
+    write_file(folder / "a.safetensors", tensors(1)).rename(folder / good)
+    (folder / "a\\xff.safetensors").write_bytes(b"broken")
+    (folder / "loop.safetensors").symlink_to("loop.safetensors")
+    status, result, _ = scanned(folder)
+    (finding,) = result["findings"]
+    assert (status, result["measurements"]["files"], finding["name"]) == (1, 3, "unreadable-shard")
+    assert finding["evidence"]["files"] == 2
+    assert scanned(os.fspath(folder / good))[0] == 0
+
+
+def test_a_swallowed_interrupt_ends_it_all_the_same(scanned: Any, large: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    work = PartWork.__call__
+
+    def swallowing(self: Any, part: Any) -> Any:
+        with suppress(KeyboardInterrupt):
+            signal.raise_signal(signal.SIGINT)
+        return work(self, part)
+
+    monkeypatch.setattr(PartWork, "__call__", swallowing)
+    assert scanned(large, "--workers", 1, "--rows", 8)[0] == 130
 
 
 # Wiring -----------------------------------------------------------------------------------------------------------
