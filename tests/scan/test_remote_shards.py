@@ -22,6 +22,7 @@ from eagle_parity.readers.containers import ranged_file
 from eagle_parity.scan import remote_shards
 from eagle_parity.scan.executors import Processes, ThisProcess
 from eagle_parity.scan.look import look_at_file
+from eagle_parity.scan.problem_kinds import NO_MASK
 from eagle_parity.scan.remote_shards import RemoteFile, StorageError, open_storage, stamp_of
 from eagle_parity.scan.run import ScanSettings, find_start, scan
 from eagle_parity.scan.shards import find_shards
@@ -216,6 +217,9 @@ def test_masks_of_an_arrow_dataset_are_on_a_disk_alone(tmp_path: Path) -> None:
     folder = builders.write_stacked(tmp_path / "set", make_sequences(LENGTHS), speculators=True)
     remote, local = state_of(find_shards(f"file://{folder}")), state_of(find_shards(str(folder)))
     assert (local.counts.mask_tokens > 0, remote.counts.mask_tokens) == (True, 0)
+    untold = remote.problems.pop(NO_MASK)
+    assert untold.count == len(remote.places_N2)
+    assert "copy the folder to a disk" in untold.examples[0][1]
     remote.counts.mask_tokens, remote.counts.masked_tokens = local.counts.mask_tokens, local.counts.masked_tokens
     assert_same(remote, local, stamps=False)
     listing = find_shards(f"file://{folder}")
