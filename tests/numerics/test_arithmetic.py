@@ -97,8 +97,8 @@ def test_blocks(compiled: Compiled, block: list[torch.Tensor], choice: object, l
 def check_errors_by_products(pairs: Sequence[tuple[int, int]], found: Compared, expected: Compared) -> None:
     """The squared distance is a difference, so it is as exact as what is subtracted.
 
-    With |x|^2, |y|^2 and xy to 1e-6 each, |x|^2 + |y|^2 - 2xy is so to 2e-6 of |x|^2 + |y|^2, since 2|xy| is no more than
-    that; and it is divided by |y|^2, which adds 1e-6 of the quotient.
+    With |x|^2, |y|^2 and xy to 1e-6 each, |x|^2 + |y|^2 - 2xy is so to 2e-6 of |x|^2 + |y|^2, since 2|xy| is no more
+    than that; and it is divided by |y|^2, which adds 1e-6 of the quotient.
     """
     for place, (subject, other) in enumerate(pairs):
         squares_NT = expected.squares_NT
