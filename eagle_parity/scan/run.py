@@ -84,12 +84,13 @@ def find_start(listing: Listing, settings: ScanSettings, *, fresh: bool) -> Star
     unfinished = settings.unfinished
     if unfinished is None:
         return Start(SetState())
-    _check_replaceable(Path(settings.summary or ""))
+    _summary_at(Path(settings.summary or ""))
     if fresh and unfinished.is_file():
         return Start(SetState())  # damaged or not: the name is ours
-    if not _check_replaceable(unfinished):
+    left = _summary_at(unfinished)
+    if left is None:
         return Start(SetState())
-    state, progress = read_summary(unfinished)
+    state, progress = left
     parts = [part for part in split(listing.names) if part.number < progress.parts]
     files = sum(len(part.names) for part in parts)
     same_list = (progress.root, progress.listed) == (settings.root, digest_of_names(listing))
@@ -154,20 +155,19 @@ def scan(
     )
 
 
-def _check_replaceable(path: Path) -> bool:
-    """Whether a summary is there; a file that is none is never replaced.
+def _summary_at(path: Path) -> tuple[SetState, Progress] | None:
+    """The summary that is there, if one is; a file that is none is never replaced.
 
     Raises:
         InputError: something else is there.
     """
     if not os.path.lexists(path):
-        return False
+        return None
     if path.exists() and not path.is_file():
         raise InputError(path, "no regular file", expected="a name that is free, or an earlier summary")
     if not path.exists():
-        return False  # a link to nothing: what it points to is made
-    read_summary(path)
-    return True
+        return None  # a link to nothing: what it points to is made
+    return read_summary(path)
 
 
 def digest_of_names(listing: Listing) -> str:
