@@ -37,7 +37,12 @@ def plain(value: object) -> str:
 
 def one_line(error: BaseException) -> str:
     """What an error says, in one bounded line; its type where it says nothing."""
-    return " ".join(str(error).split())[:MAX_ERROR_TEXT] or type(error).__name__
+    return sentence(str(error)) or type(error).__name__
+
+
+def sentence(text: str) -> str:
+    """A sentence of a file's or a server's, on one bounded line."""
+    return " ".join(text.split())[:MAX_ERROR_TEXT]
 
 
 def evidence_value(value: object, depth: int = 0) -> Any:

@@ -355,8 +355,22 @@ class _Recording:
         """What of a condition wasn't sent, and what no rank has a row of."""
         reason = self.sent.cut_short.get(condition)
         unsent = [] if reason is None else [_incomplete(THE_REST, reason)]
+        if condition == GENERATE:
+            return unsent + self._without_generated_rows()
         nowhere = (request for request in self.sent.under(condition) if not self.parts.ranks_of(request.number))
         return unsent + [_incomplete(one.name, str(self.locate(one, 0))) for one in nowhere]
+
+    def _without_generated_rows(self) -> list[IncompleteSequence]:
+        """The sequences behind which no row was recorded: answers end where the model ends them."""
+        fulfilled = {request.number for request, _ in self.fulfilled(GENERATE)}
+        without = []
+        for request in self.sent.under(None):
+            if request.number not in fulfilled:
+                tokens = len(request.output_ids or ())
+                ended = f"its answer has {_tokens(tokens)}, and the last one is never computed"
+                enough = request in self.sent.that_generated()
+                without.append(_incomplete(request.name, "no rank recorded its rows" if enough else ended))
+        return without
 
     def why_not(self, condition: Condition) -> str:
         """Why no request was."""
@@ -395,6 +409,10 @@ def _live_rank(record: RankRecord) -> LiveRank:
         failures=record.failures,
         skipped={name_of(name): int(rows) for name, rows in skipped.items()},
     )
+
+
+def _tokens(count: int) -> str:
+    return "one token" if count == 1 else f"{count} tokens"
 
 
 def _incomplete(name: str, reason: str) -> IncompleteSequence:

@@ -16,6 +16,7 @@ from eagle_parity.comparison.ranks import MAX_EXAMPLES, RankPair
 from eagle_parity.comparison.recording import GeneratedTokens, RankSlot, TokenDivergence
 from eagle_parity.errors import InputError
 from eagle_parity.hidden_states import StateSequence, Unreadable
+from eagle_parity.quoting import plain, sentence
 from eagle_parity.readers.live_capture import open_live
 
 if TYPE_CHECKING:
@@ -107,6 +108,7 @@ def measure_generation(live: LiveCapture) -> GeneratedTokens | None:
     if generated is None:
         return GeneratedTokens(temperature=temperature, not_compared="it is no capture of a running server")
     measured = GeneratedPair()
+    missing = generated.live.incomplete
     unreadable: list[tuple[str, str]] = []
     for entry in generated.manifest.sequences:
         ranks = generated.ranks_of(entry)
@@ -140,6 +142,8 @@ def measure_generation(live: LiveCapture) -> GeneratedTokens | None:
         rows_behind=measured.rows_behind,
         unreadable=unreadable[:MAX_EXAMPLES],
         unreadable_count=len(unreadable),
+        missing=[(plain(entry.name), sentence(entry.reason)) for entry in missing[:MAX_EXAMPLES]],
+        missing_count=len(missing),
         not_compared=None if measured.sequences else "no sequence of it was recorded by two ranks of one group",
     )
 

@@ -12,7 +12,7 @@ from eagle_parity.comparison.live_rule import check_rule
 from eagle_parity.comparison.ranks import MAX_EXAMPLES, measure_ranks
 from eagle_parity.comparison.recording import RecordedRank, Recording
 from eagle_parity.comparison.thresholds import Thresholds
-from eagle_parity.quoting import MAX_ERROR_TEXT, plain
+from eagle_parity.quoting import plain, sentence
 from eagle_parity.readers.live_capture import open_live
 from eagle_parity.results import Skip
 
@@ -45,7 +45,7 @@ def measure_recording(
         engine=live.manifest.producer.engine,
         complete=live.manifest.complete,
         sequences=len(live.manifest.sequences),
-        incomplete=[(plain(entry.name), _told(entry.reason)) for entry in recording.incomplete[:MAX_EXAMPLES]],
+        incomplete=[(plain(entry.name), sentence(entry.reason)) for entry in recording.incomplete[:MAX_EXAMPLES]],
         incomplete_count=len(recording.incomplete),
         declared=list(live.manifest.slots),
         num_layers=live.manifest.target.num_layers,
@@ -58,8 +58,8 @@ def measure_recording(
         rule=check_rule(live, target),
         conditions=measure_conditions(live, states, bad_row_distance),
         generation=measure_generation(live),
-        skipped_conditions={plain(name): _told(reason) for name, reason in recording.skipped_conditions.items()},
-        not_written={plain(name): _told(reason) for name, reason in recording.not_written.items()},
+        skipped_conditions={plain(name): sentence(reason) for name, reason in recording.skipped_conditions.items()},
+        not_written={plain(name): sentence(reason) for name, reason in recording.not_written.items()},
     )
 
 
@@ -95,14 +95,9 @@ def _ranks(live: LiveCapture) -> list[RecordedRank]:
             name=rank.name,
             group=plain(rank.group),
             group_size=rank.group_size,
-            limit=None if rank.limit is None else _told(rank.limit),
-            failures=[_told(failure) for failure in rank.failures[:MAX_EXAMPLES]],
+            limit=None if rank.limit is None else sentence(rank.limit),
+            failures=[sentence(failure) for failure in rank.failures[:MAX_EXAMPLES]],
             missing=of_group[rank.group] - of_rank[rank.name],
         )
         for rank in live.live.ranks
     ]
-
-
-def _told(text: str) -> str:
-    """A sentence of the manifest, on one bounded line."""
-    return " ".join(text.split())[:MAX_ERROR_TEXT]

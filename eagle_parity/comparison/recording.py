@@ -324,6 +324,8 @@ class GeneratedTokens(msgspec.Struct, frozen=True, kw_only=True):
         rows_behind: that weren't compared: the ranks compute other texts there.
         unreadable: some of the files that can't be read: name and reason.
         unreadable_count: all of them.
+        missing: some of the sequences behind which no row was recorded: name and reason.
+        missing_count: all of them.
         not_compared: why nothing was.
     """
 
@@ -337,6 +339,8 @@ class GeneratedTokens(msgspec.Struct, frozen=True, kw_only=True):
     rows_behind: int = 0
     unreadable: list[tuple[str, str]] = []
     unreadable_count: int = 0
+    missing: list[tuple[str, str]] = []
+    missing_count: int = 0
     not_compared: str | None = None
 
 

@@ -20,7 +20,8 @@ from eagle_parity.capture.prompts import SkippedSequence, TokenSequence
 from eagle_parity.capture.sending import REQUESTS_NAME, THE_REST, read_sent
 from eagle_parity.capture.servers.server import Counters
 from eagle_parity.capture.writer import CaptureWriter
-from eagle_parity.comparison.record import judge_recording
+from eagle_parity.comparison.record import judge_recording, measure_recording
+from eagle_parity.comparison.thresholds import Thresholds
 from eagle_parity.errors import InputError
 from eagle_parity.findings import Finding
 from eagle_parity.inspection import inspect_path
@@ -398,6 +399,36 @@ def test_the_first_rank_is_the_one_that_answered(generating: RecordingServer, tm
     record(generating, tmp_path / "live", conditions=("generate",), new_tokens=6)
     ranks = [sequence.ranks for sequence in read_manifest(tmp_path / "live" / "conditions" / "generate").sequences]
     assert ranks == [["tp1", "tp0"]] * 3
+
+
+def test_an_answer_that_ends_at_once_is_told(generating: RecordingServer, tmp_path: Path) -> None:
+    real = generating.generate
+
+    def answer(token_ids: Any, **more: Any) -> Any:
+        generation = real(token_ids, **more)
+        ended = tuple(token_ids) == SEQUENCES[1].token_ids
+        return replace(generation, output_ids=(2,)) if ended else generation
+
+    generating.generate = answer  # type: ignore[method-assign]  # see above
+    record(generating, tmp_path / "live", conditions=("generate",), new_tokens=6)
+    generated = read_manifest(tmp_path / "live" / "conditions" / "generate")
+    assert [sequence.name for sequence in generated.sequences] == [SEQUENCES[0].name, SEQUENCES[2].name]
+    assert generated.live is not None
+    (missing,) = generated.live.incomplete
+    assert missing.name == SEQUENCES[1].name
+    assert missing.reason == "its answer has one token, and the last one is never computed"
+    # The prompts were recorded whole: that an answer is short is no fault of the capture.
+    whole = read_manifest(tmp_path / "live")
+    assert whole.live is not None
+    assert (whole.live.incomplete, whole.live.conditions) == ([], ["generate"])
+    measured = measure_recording(
+        open_hidden_states(tmp_path / "live", role="live"), None, bad_row_distance=Thresholds().bad_row_distance
+    )
+    assert measured is not None
+    generation = measured[1].generation
+    assert generation is not None
+    assert (generation.sequences, generation.missing_count) == (2, 1)
+    assert generation.missing == [(missing.name, missing.reason)]
 
 
 def test_generated_rows_that_can_t_be_had_are_refused_with_the_reason(server: RecordingServer, tmp_path: Path) -> None:

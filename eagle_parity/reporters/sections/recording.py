@@ -40,6 +40,7 @@ def _lines(recording: Recording) -> Iterator[Entry]:
             yield Entry(Cell("between ranks"), f"equal bit for bit, {rows:,} rows of slots")
     if recording.generation is not None:
         yield _generation(recording.generation)
+        yield from _without_rows(recording.generation)
     yield from _draft_input(recording.draft_inputs.states)
     rule = recording.rule
     if rule.live is not None:
@@ -63,6 +64,13 @@ def _generation(generation: GeneratedTokens) -> Entry:
     states = f"{differing:,} of {rows:,} rows of slots differ" if differing else f"{rows:,} rows of slots equal"
     told = f"ranks chose the same {generation.tokens:,} tokens, {states}"
     return Entry(label, told, Tone.WARNING if differing else Tone.PLAIN)
+
+
+def _without_rows(generation: GeneratedTokens) -> Iterator[Entry]:
+    if generation.missing_count:
+        name, reason = generation.missing[0]
+        sequences = "one sequence" if generation.missing_count == 1 else f"{generation.missing_count:,} sequences"
+        yield Entry(Cell("not while generating"), f"{sequences}, the first {name}: {reason}", Tone.MUTED)
 
 
 def _draft_input(states: dict[str, int]) -> Iterator[Entry]:
