@@ -55,6 +55,53 @@ class Rows(Protocol):
         ...
 
 
+class OpenableFile(Protocol):
+    """A file whose bytes are what they are: hashable, two of one file are equal."""
+
+    def open(self) -> int:
+        """A descriptor, which is the caller's to close.
+
+        Raises:
+            InputError: the file is gone, or has become shorter since its header was read.
+        """
+        ...
+
+    def __hash__(self) -> int: ...
+
+
+@dataclass(frozen=True, slots=True)
+class FilePlace:
+    """Where rows ``[T, H]`` lie in a file, each without gaps.
+
+    Attributes:
+        file: which one.
+        start: the byte of the first number.
+        step: bytes from row to row, 0 or more.
+        shape: T and H.
+        dtype: as stored.
+    """
+
+    file: OpenableFile
+    start: int
+    step: int
+    shape: tuple[int, int]
+    dtype: str
+
+
+@runtime_checkable
+class PlacedRows(Protocol):
+    """``Rows`` that may say where they lie, for whoever can compute with them there."""
+
+    def place(self, start: int, stop: int) -> FilePlace | None:
+        """Of rows ``start`` to ``stop``; None where they have to be read."""
+        ...
+
+
+def place_of(rows: Rows, start: int, stop: int) -> FilePlace | None:
+    """Where some rows lie; None where they have to be read."""
+    return rows.place(start, stop) if isinstance(rows, PlacedRows) else None
+
+
 class LastStateRule(StrEnum):
     """What a layout says of the last hidden state, which is kept for the loss and is no slot."""
 

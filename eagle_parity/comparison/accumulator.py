@@ -9,11 +9,13 @@ import torch
 from eagle_parity.comparison.alignment import last_state_candidate, trained_slot_candidate
 from eagle_parity.comparison.block_numbers import BlockNumbers, RowsAside, add_rows, count_rows, error_row, norm_row
 from eagle_parity.comparison.measurements import SlotMeasurement
+from eagle_parity.comparison.open_files import OpenFiles
 from eagle_parity.comparison.pair_block import PairStates
 from eagle_parity.comparison.sinks import sink_limits
 from eagle_parity.comparison.slot_pair import SlotPair
 from eagle_parity.comparison.state_match import StateMatch
 from eagle_parity.numerics.arithmetic import HUGE, Pairs
+from eagle_parity.numerics.file_rows import rows_between
 from eagle_parity.numerics.moments import PairMoments
 from eagle_parity.numerics.rows import token_neighbours
 from eagle_parity.numerics.sinks import SAMPLED_ROWS, choose_sinks, limits_of, stands_out
@@ -27,6 +29,7 @@ if TYPE_CHECKING:
     from eagle_parity.comparison.measurements import Candidate
     from eagle_parity.hidden_states import HiddenStates
     from eagle_parity.numerics.arithmetic import Arithmetic
+    from eagle_parity.numerics.file_rows import BlockState
 
 REPEATS_AMONG = 256
 """First rows of a sequence among which rows of one token are looked for: what they tell needs a hundred."""
@@ -74,34 +77,36 @@ class Accumulator:
             self.live_last.candidates,
         )
         targets = self._targets(states)
-        rows = self._arithmetic.block_rows(pair.row_bytes)
+        in_files = self._arithmetic.in_files
+        rows = self._arithmetic.block_rows(states.row_bytes(in_files, pair.length))
         limits_N = (
             None if min(rows, pair.length) >= min(SAMPLED_ROWS, pair.length) else sink_limits(pair, self._arithmetic)
         )
         errors: list[torch.Tensor] = []
         aside: list[RowsAside] = []
-        for low, high in pair.blocks(rows):
-            held = states.read(low, high)
-            limits_N, moments = self._begin(states, held, limits_N)
-            numbers = BlockNumbers(held, states.pairs, self._arithmetic, limits_N, moments)
-            keep_T = ~numbers.standing_T
-            for slot, begun in enumerate(moments):
-                if begun is None:
-                    numbers.add_to(self.pairs[slot].moments, *states.pairs.subtracted[slot], keep_T)
-            self._count(states, targets, numbers.errors_RT, keep_T, keep_T)
-            errors.append(self._slot_errors(states, numbers.errors_RT, keep_T))
-            if low == 0:
-                self._add_repeats(states, numbers, keep_T, pair.token_ids[:high])
-            if not bool(keep_T.all()):
-                aside.append(RowsAside.of(numbers, low))
-            # What they were mapped from goes before the next block's is mapped.
-            del held, numbers
+        with OpenFiles() as files:
+            for low, high in pair.blocks(rows):
+                held = states.hold(low, high, in_files, files)
+                limits_N, moments = self._begin(states, held, limits_N)
+                numbers = BlockNumbers(held, states.pairs, self._arithmetic, limits_N, moments)
+                keep_T = ~numbers.standing_T
+                for slot, begun in enumerate(moments):
+                    if begun is None:
+                        numbers.add_to(self.pairs[slot].moments, *states.pairs.subtracted[slot], keep_T)
+                self._count(states, targets, numbers.errors_RT, keep_T, keep_T)
+                errors.append(self._slot_errors(states, numbers.errors_RT, keep_T))
+                if low == 0:
+                    self._add_repeats(states, numbers, keep_T, pair.token_ids[:high])
+                if not bool(keep_T.all()):
+                    aside.append(RowsAside.of(numbers, low))
+                # What they were mapped from goes before the next block's is mapped.
+                del held, numbers
         if aside and limits_N is not None:
             errors.append(self._add_aside(states, targets, RowsAside.join(aside), limits_N, pair.length))
         self._tell_sequence(pair.name, torch.cat(errors, dim=1))
 
     def _begin(
-        self, states: PairStates, held: Sequence[torch.Tensor], limits_N: torch.Tensor | None
+        self, states: PairStates, held: Sequence[BlockState], limits_N: torch.Tensor | None
     ) -> tuple[torch.Tensor, list[PairMoments | None]]:
         """The limits of a sequence, and the sums to which its rows can be added at once.
 
@@ -110,14 +115,14 @@ class Accumulator:
         moments: list[PairMoments | None] = [pair.moments for pair in self.pairs[: states.same_place]]
         if limits_N is not None and all(pair.moments.rows for pair in self.pairs[: states.same_place]):
             return limits_N, moments
-        first = [state[:SAMPLED_ROWS] for state in held[: states.slots]]
+        first = [rows_between(state, 0, SAMPLED_ROWS) for state in held[: states.slots]]
         norms_NT = self._arithmetic.compare(first, Pairs()).squares_NT.sqrt()
         limits_N = limits_of(norms_NT) if limits_N is None else limits_N
         usable_NT = ~stands_out(norms_NT, limits_N) & (norms_NT <= HUGE**0.5)
         for slot, (live, trained) in enumerate(states.pairs.subtracted[: states.same_place]):
             pair = self.pairs[slot].moments
             if not pair.rows and not pair.begin(
-                held[trained], held[live], (usable_NT[trained] & usable_NT[live]).nonzero().flatten()
+                first[trained], first[live], (usable_NT[trained] & usable_NT[live]).nonzero().flatten()
             ):
                 moments[slot] = None
         return limits_N, moments

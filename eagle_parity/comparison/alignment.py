@@ -9,7 +9,7 @@ import torch
 
 from eagle_parity.comparison.measurements import EMBEDDING_ROWS, LAST_STATE, Candidate
 from eagle_parity.comparison.pairing import MIN_COMMON
-from eagle_parity.hidden_states import Rows, StateSequence, Unreadable
+from eagle_parity.hidden_states import FilePlace, Rows, StateSequence, Unreadable, place_of
 from eagle_parity.numerics.rows import row_errors
 
 if TYPE_CHECKING:
@@ -43,6 +43,11 @@ class AlignedRows:
         low, high = self.start + start, self.start + stop
         inside = low >= 0 and high <= self.rows.tokens
         return self.rows.read(low, high) if inside else self.read(start, stop)
+
+    def place(self, start: int, stop: int) -> FilePlace | None:
+        """Where these rows lie; None where some are missing, or they have to be read."""
+        low, high = self.start + start, self.start + stop
+        return place_of(self.rows, low, high) if low >= 0 and high <= self.rows.tokens else None
 
     def read(self, start: int, stop: int) -> torch.Tensor:
         """Rows as float32 ``[stop - start, D]``; NaN where the state has none."""
@@ -95,13 +100,6 @@ class AlignedPair:
         """Row ranges that cover the pair, so many rows each."""
         return ((low, min(low + rows, self.length)) for low in range(0, self.length, rows))
 
-    @property
-    def row_bytes(self) -> int:
-        """Of one row of all states, as they are read."""
-        last = [state for state in (self.trained_last, self.live_last) if state is not None]
-        known = [rows for _, rows in self.known if isinstance(rows, AlignedRows)]
-        return sum(state.row_bytes for state in (*self.trained, *self.live, *last, *self.noise, *known))
-
 
 @dataclass(frozen=True, slots=True)
 class EmbeddingRows:
@@ -109,10 +107,20 @@ class EmbeddingRows:
 
     table: EmbeddingTable
     token_ids: torch.Tensor
+    hidden_size: int
+
+    @property
+    def row_bytes(self) -> int:
+        """Of one row, as it is read."""
+        return 4 * self.hidden_size
 
     def read(self, start: int, stop: int) -> torch.Tensor:
         """Float32 ``[stop - start, D]``."""
         return self.table.rows(self.token_ids[start:stop])
+
+    def place(self, start: int, stop: int) -> FilePlace | None:  # noqa: ARG002  as the stored ones have it
+        """None: they are looked up."""
+        return None
 
     def read_stored(self, start: int, stop: int) -> torch.Tensor:
         """As ``read``: the table's own dtype is of no use to a comparison."""
@@ -184,7 +192,7 @@ class Aligner:
         if self.embedding is not None and not any(candidate.boundary == 0 for candidate, _ in known):
             token_ids = pair.trained.ids[start : pair.trained_start + last]
             candidate = Candidate(label=EMBEDDING_ROWS, boundary=0, distance=0.0)
-            known.append((candidate, EmbeddingRows(self.embedding, token_ids)))
+            known.append((candidate, EmbeddingRows(self.embedding, token_ids, self.trained.layout.hidden_size)))
         return tuple(known), covered
 
     def _noise(self, pair: SequencePair, first: int) -> tuple[AlignedRows, ...]:
@@ -219,6 +227,9 @@ class _FirstRows:
 
     def read(self, start: int, stop: int) -> torch.Tensor:
         return self.rows.read(start, stop)
+
+    def place(self, start: int, stop: int) -> FilePlace | None:
+        return place_of(self.rows, start, stop)
 
 
 def boundary_candidate(boundary: BoundaryEntry) -> Candidate:

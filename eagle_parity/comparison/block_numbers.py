@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, TypeAlias
 import torch
 
 from eagle_parity.numerics.arithmetic import HUGE
+from eagle_parity.numerics.file_rows import rows_between
 from eagle_parity.numerics.histogram import EDGES
 from eagle_parity.numerics.whole_arrays import WholeArrays
 
@@ -18,8 +19,12 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from eagle_parity.numerics.arithmetic import Arithmetic, Pairs
+    from eagle_parity.numerics.file_rows import BlockState
     from eagle_parity.numerics.moments import PairMoments
 
+
+_ROWS_ADDED = 256
+"""In memory at once."""
 
 Targets: TypeAlias = "list[tuple[int, torch.Tensor]]"
 """Rows of a block's errors, and the counts of a histogram that each goes into."""
@@ -38,7 +43,7 @@ class BlockNumbers:
 
     def __init__(
         self,
-        states: Sequence[torch.Tensor],
+        states: Sequence[BlockState],
         pairs: Pairs,
         arithmetic: Arithmetic,
         limits: torch.Tensor | None = None,
@@ -68,18 +73,30 @@ class BlockNumbers:
         return self.errors_RT[error_row(self.pairs, subject, expected)]
 
     def neighbour_errors(self, states: Sequence[int], first: torch.Tensor, second: torch.Tensor) -> torch.Tensor:
-        """Errors of rows ``second`` of each state against rows ``first`` of it: float64 ``[states, rows]``."""
+        """Errors of rows ``second`` of each state against rows ``first`` of it: float64 ``[states, rows]``.
+
+        The block is read up to the last of them.
+        """
+        stop = 1 + max(int(rows.max()) if len(rows) else 0 for rows in (first, second))
         squared_NT = self.arithmetic.squared_differences(
-            self.states, [(state, state) for state in states], second, first
+            [rows_between(self.states[state], 0, stop) for state in states],
+            [(place, place) for place in range(len(states))],
+            second,
+            first,
         )
         expected_NT = self.squares_NT[list(states)][:, first]
         return torch.where((expected_NT == 0) & (squared_NT == 0), 0.0, (squared_NT / expected_NT).sqrt())
 
     def add_to(self, moments: PairMoments, subject: int, expected: int, keep_T: torch.Tensor) -> None:
         """Adds the kept rows that are numbers to a pair's sums, ``expected`` as x and ``subject`` as y."""
-        kept = keep_T.nonzero().flatten()
-        x, y = ((self.states[state][kept], self.squares_NT[state, kept]) for state in (expected, subject))
-        add_rows(self.arithmetic, moments, x, y)
+        for low in range(0, self.rows, _ROWS_ADDED):
+            high = min(low + _ROWS_ADDED, self.rows)
+            kept = keep_T[low:high].nonzero().flatten()
+            x, y = (
+                (rows_between(self.states[state], low, high)[kept], self.squares_NT[state, low:high][kept])
+                for state in (expected, subject)
+            )
+            add_rows(self.arithmetic, moments, x, y)
 
 
 @dataclass(frozen=True, slots=True)

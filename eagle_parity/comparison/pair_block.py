@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING
 
 import torch
 
 from eagle_parity.comparison.alignment import AlignedPair, last_state_candidate, trained_slot_candidate
 from eagle_parity.numerics.arithmetic import Pairs
+from eagle_parity.numerics.file_rows import FileRows
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Container, Iterable, Sequence
 
     from eagle_parity.comparison.alignment import AlignedRows, EmbeddingRows
     from eagle_parity.comparison.measurements import Candidate
+    from eagle_parity.comparison.open_files import OpenFiles
+    from eagle_parity.numerics.file_rows import BlockState
 
 
 @dataclass(frozen=True)
@@ -101,10 +105,40 @@ class PairStates:
         """How many of the states are slots, of either side: the first ones."""
         return self.live.stop
 
-    def read(self, start: int, stop: int) -> list[torch.Tensor]:
-        """Some rows of all states, as stored."""
-        return [state.read_stored(start, stop) for state in self.states]
+    def row_bytes(self, in_files: Container[str], length: int) -> int:
+        """Memory that one row takes, of states that can't stay in their files while they are computed with.
+
+        Args:
+            in_files: dtypes of states that can.
+            length: rows of the pair.
+        """
+        places = ((state, state.place(0, length)) for state in self.states)
+        return sum(state.row_bytes for state, place in places if place is None or place.dtype not in in_files)
+
+    def hold(self, start: int, stop: int, in_files: Container[str], files: OpenFiles) -> list[BlockState]:
+        """Some rows of all states, as stored; those of some dtypes stay in their files.
+
+        Args:
+            start: the first row.
+            stop: the row behind the last one.
+            in_files: the dtypes.
+            files: must stay open as long as the rows are used.
+        """
+        held: list[BlockState] = []
+        for state in self.states:
+            place = state.place(start, stop)
+            if place is None or place.dtype not in in_files:
+                held.append(state.read_stored(start, stop))
+            else:
+                dtype: torch.dtype = getattr(torch, place.dtype)
+                read = partial(_read_from, state, start)
+                held.append(FileRows(files.descriptor(place.file), place.start, place.step, place.shape, dtype, read))
+        return held
 
     def read_rows(self, rows: Sequence[int]) -> list[torch.Tensor]:
         """Single rows of all states, as stored."""
         return [torch.cat([state.read_stored(row, row + 1) for row in rows]) for state in self.states]
+
+
+def _read_from(state: AlignedRows | EmbeddingRows, start: int, first: int, stop: int) -> torch.Tensor:
+    return state.read_stored(start + first, start + stop)

@@ -20,6 +20,8 @@ import torch
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from eagle_parity.numerics.file_rows import BlockState
+
 SUMS = 6
 
 SUBTRACTED_BELOW = 0.03
@@ -81,7 +83,13 @@ class PairSums(NamedTuple):
 
 
 class Arithmetic(Protocol):
-    """What both ways offer. States are ``[T, D]`` with stride 1 along D, in any float dtype."""
+    """What both ways offer. States are ``[T, D]`` with stride 1 along D, in any float dtype.
+
+    Attributes:
+        in_files: names of dtypes in which ``compare`` takes states that are still in their files.
+    """
+
+    in_files: frozenset[str]
 
     def block_rows(self, row_bytes: int) -> int:
         """How many rows a block should have, if a row of all states has so many bytes."""
@@ -89,7 +97,7 @@ class Arithmetic(Protocol):
 
     def compare(
         self,
-        states: Sequence[torch.Tensor],
+        states: Sequence[BlockState],
         pairs: Pairs,
         limits: torch.Tensor | None = None,
         sums: Sequence[PairSums | None] = (),
@@ -97,11 +105,14 @@ class Arithmetic(Protocol):
         """Everything about a block.
 
         Args:
-            states: of the block.
+            states: of the block; in files where ``in_files`` has their dtype.
             pairs: which of them are compared.
             limits: float64, the norms beyond which a row stands out, of so many states, the first ones.
             sums: of the subtracted pairs, the first ones, with ``expected`` as x: rows that don't stand out and are
                 numbers on both sides are added to them.
+
+        Raises:
+            InputError: a state can't be read any more.
         """
         ...
 

@@ -5,11 +5,15 @@ Shape letters: T rows, D dimensions, N states, P pairs of states by products, Q 
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING, NamedTuple
 
 import torch
 
+from eagle_parity.errors import InputError
 from eagle_parity.numerics.arithmetic import SUBTRACTED_BELOW, Compared, Pairs, PairSums
+from eagle_parity.numerics.file_rows import FileRows, rows_at, rows_between
+from eagle_parity.numerics.located import CODES, locate
 from eagle_parity.numerics.whole_arrays import WholeArrays
 
 if TYPE_CHECKING:
@@ -18,12 +22,16 @@ if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
 
+    from eagle_parity.numerics.file_rows import BlockState
+
 _LEAST_ROWS, _MOST_ROWS = 64, 2048
 _BLOCK_BYTES = 32 * 1024 * 1024
 
 
 class Compiled:
     """Compiled loops over the stored numbers; what is neither bfloat16 nor float32 is widened first."""
+
+    in_files: frozenset[str] = frozenset({"bfloat16", "float32"}) if os.name == "posix" else frozenset()
 
     def __init__(self) -> None:
         from eagle_parity.numerics import kernels
@@ -39,7 +47,7 @@ class Compiled:
 
     def compare(
         self,
-        states: Sequence[torch.Tensor],
+        states: Sequence[BlockState],
         pairs: Pairs,
         limits: torch.Tensor | None = None,
         sums: Sequence[PairSums | None] = (),
@@ -49,7 +57,7 @@ class Compiled:
 
         held = [_direct(state) for state in states]
         rows, size = held[0].shape
-        addresses, steps, codes = _addressed(held)
+        block = locate(held)
         tables = self._tables_of(pairs.by_products, held)
         limits_N = np.full(len(held), np.inf)
         if limits is not None:
@@ -63,10 +71,12 @@ class Compiled:
         errors_RT = torch.empty((compared_rows, rows), dtype=torch.float64)
         standing_T, huge_T = (torch.empty(rows, dtype=torch.bool) for _ in range(2))
         added_Q = np.zeros(len(pairs.subtracted), np.int64)
-        self._kernels.compare_block(
-            addresses,
-            steps,
-            codes,
+        _, unread = self._kernels.compare_block(
+            block.addresses,
+            block.steps,
+            block.codes,
+            block.source_N,
+            block.sources_5F,
             *tables[:4],
             tables.pairs,
             np.array(pairs.subtracted, np.int64).reshape(-1, 2).T.copy(),
@@ -81,10 +91,12 @@ class Compiled:
             huge_T.numpy(),
             added_Q,
         )
+        if unread >= 0:
+            raise _why_not_read(next(held[state] for state in range(len(held)) if block.source_N[state] == unread))
         added: list[int] = added_Q.tolist()
         if bool(huge_T.any()):
             huge = huge_T.nonzero().flatten()
-            again = WholeArrays().compare([state[huge] for state in states], pairs, limits, sums)
+            again = WholeArrays().compare([rows_at(state, huge) for state in states], pairs, limits, sums)
             squares_NT[:, huge], errors_RT[:, huge], standing_T[huge] = again[:3]
             added = [one + other for one, other in zip(added, again.added, strict=True)]
         return Compared(squares_NT, errors_RT, standing_T, added)
@@ -103,7 +115,7 @@ class Compiled:
         squared_QT = torch.empty((len(pairs), len(x_rows)), dtype=torch.float64)
         x, y = np.array(pairs, np.int64).reshape(-1, 2).T.copy()
         self._kernels.row_distances(
-            *_addressed(held), x, y, x_rows.numpy(), y_rows.numpy(), held[0].shape[1], squared_QT.numpy()
+            *locate(held)[:3], x, y, x_rows.numpy(), y_rows.numpy(), held[0].shape[1], squared_QT.numpy()
         )
         doubtful = squared_QT.isinf().any(0).nonzero().flatten()
         if len(doubtful):
@@ -154,7 +166,7 @@ class Compiled:
             self._bins_of = edges_B
         return self._bins
 
-    def _tables_of(self, pairs: tuple[tuple[int, int], ...], held: Sequence[torch.Tensor]) -> _Tables:
+    def _tables_of(self, pairs: tuple[tuple[int, int], ...], held: Sequence[BlockState]) -> _Tables:
         dtypes = tuple(state.dtype for state in held)
         key = (pairs, dtypes)
         found = self._tables.get(key)
@@ -220,25 +232,21 @@ def _arrange(pairs: Sequence[tuple[int, int]], dtypes: Sequence[torch.dtype], ri
 
 _INFINITE_BITS = 0x7FF0_0000_0000_0000
 """Of a float64."""
-_CODES = {torch.bfloat16: 0, torch.float32: 1}
-"""``kernels.BFLOAT16`` and ``kernels.FLOAT32``, without importing them."""
 
 
-def _direct(state: torch.Tensor) -> torch.Tensor:
+def _direct(state: BlockState) -> BlockState:
     """The state in a dtype that the loops take, its rows without gaps."""
-    if state.dtype not in _CODES:
+    if isinstance(state, FileRows):
+        return state
+    if state.dtype not in CODES:
         state = state.float()
     return state if state.stride(1) == 1 or state.shape[1] == 1 else state.contiguous()
 
 
-def _addressed(
-    held: Sequence[torch.Tensor],
-) -> tuple[npt.NDArray[np.uint64], npt.NDArray[np.uint64], npt.NDArray[np.int64]]:
-    """Where each state's first row is, bytes from row to row, and the dtype's code."""
-    import numpy as np
-
-    return (
-        np.array([state.data_ptr() for state in held], np.uint64),
-        np.array([state.stride(0) * state.element_size() for state in held], np.uint64),
-        np.array([_CODES[state.dtype] for state in held], np.int64),
-    )
+def _why_not_read(state: BlockState) -> InputError:
+    """A file that a compiled loop got too little of, in words: reading it once more says them."""
+    try:
+        rows_between(state, 0, state.shape[0])
+    except InputError as error:
+        return error
+    return InputError("hidden states", "a read of a file failed, and then it did not", remedy="run the command again")

@@ -41,6 +41,8 @@ ROWS_AT_ONCE = 32
 also the rows whose sums a dimension holds in float32. With 256, rows that repeat themselves were off by 1e-6, and
 standard deviations of bfloat16 numbers by 3e-6."""
 
+READ_BYTES = 768 * 1024
+"""Of files, at once: what is computed next finds them in a cache."""
 CACHE_LINE = 64
 AHEAD_BYTES = 1024 * 1024
 """Of rows that are brought in at once. One row of a reference's 62 boundaries of 7,168 dimensions has 0.9 MB: of 32 of
@@ -355,6 +357,34 @@ def _add_rows(x_rows, x_code, y_rows, y_code, count, size, origins_2D, sums_6D, 
             greatest[k] = max(before, found)
 
 
+_read_at: Any = types.ExternalFunction("pread", types.intp(types.intc, types.voidptr, types.intp, types.int64))
+"""The C library's. Compiled code finds it by its name, so it can be kept in numba's cache."""
+
+
+@_inner
+def _read_whole(descriptor, address, count, start):
+    """Whether so many bytes of a file could be read to an address."""
+    done = np.int64(0)
+    while done < count:
+        got = _read_at(np.int32(descriptor), _pointer(address + np.uint64(done)), count - done, start + done)
+        if got <= 0:
+            return False
+        done += got
+    return True
+
+
+@_inner
+def _read_rows(source_5, address, first, count):
+    """Whether so many rows could be read."""
+    descriptor, start, step, width, pitch = source_5[0], source_5[1], source_5[2], source_5[3], source_5[4]
+    if pitch == step:
+        return _read_whole(descriptor, address, (count - 1) * step + width, start + first * step)
+    for t in range(count):
+        if not _read_whole(descriptor, address + np.uint64(t * pitch), width, start + (first + t) * step):
+            return False
+    return True
+
+
 @_inner
 def _bring_in(row, count):
     """Touches so many bytes, a number a cache line."""
@@ -382,6 +412,8 @@ def compare_block(
     addresses,
     steps,
     codes,
+    source_N,
+    sources_5F,
     staged,
     rights_2K,
     lefts_4K,
@@ -405,9 +437,12 @@ def compare_block(
     differences and the sums of each dimension, while the rows are still in a cache.
 
     Args:
-        addresses: uint64 ``[N]``, of each state's first row.
-        steps: uint64 ``[N]``, bytes from row to row.
+        addresses: uint64 ``[N]``, of each state's first row; of those in files where it begins in a source's row.
+        steps: uint64 ``[N]``, bytes from row to row, in memory.
         codes: int64 ``[N]``, ``BFLOAT16`` or ``FLOAT32``.
+        source_N: int64, the source that a state is read from; -1 of those in memory.
+        sources_5F: int64: of each source its file's descriptor, the byte of its first row, bytes from row to row, how
+            many are read of each, and bytes from row to row where they are read to.
         staged: bool ``[N]``, which states are widened once for all their products: the left ones at least.
         rights_2K: int64, the right states of each table of products, both of one dtype and both staged or not.
         lefts_4K: int64, its left states; N where there is none.
@@ -426,6 +461,9 @@ def compare_block(
         standing_T: bool, is filled.
         huge_T: bool, is filled: rows of which float32 may have lost something; they are in no sums.
         added_Q: int64, how many rows were added to the sums of each pair.
+
+    Returns:
+        A number without meaning, and the source that could not be read, or -1.
     """
     states, pairs, differences = len(addresses), products_2P.shape[1], subtracted_2Q.shape[1]
     tiles = np.zeros((states + 1, TILE + PADDING), np.float32)
@@ -440,18 +478,41 @@ def compare_block(
     for s in range(states):
         row_bytes += size * (2 if codes[s] == BFLOAT16 else 4)
     ahead = min(max(1, AHEAD_BYTES // row_bytes), ROWS_AT_ONCE)
-    for begin in range(0, rows, ROWS_AT_ONCE):
-        stop = min(begin + ROWS_AT_ONCE, rows)
+    sources, read_bytes = sources_5F.shape[1], 0
+    for f in range(sources):
+        read_bytes += sources_5F[4, f]
+    at_once = ROWS_AT_ONCE
+    if sources:
+        at_once = min(max(GROUP, READ_BYTES // read_bytes // GROUP * GROUP), ROWS_AT_ONCE)
+    read_to, read = np.empty(sources, np.int64), np.empty(at_once * read_bytes + sources * CACHE_LINE, np.uint8)
+    row_at, row_step = np.empty(states, np.uint64), np.empty(states, np.uint64)
+    place = 0
+    for f in range(sources):
+        read_to[f] = place
+        place += (at_once * sources_5F[4, f] + CACHE_LINE - 1) // CACHE_LINE * CACHE_LINE
+    for begin in range(0, rows, at_once):
+        stop = min(begin + at_once, rows)
+        for f in range(sources):
+            if not _read_rows(sources_5F[:, f], np.uint64(read.ctypes.data + read_to[f]), begin, stop - begin):
+                return touched, f
+        for s in range(states):
+            f = source_N[s]
+            if f < 0:
+                row_at[s], row_step[s] = addresses[s] + np.uint64(begin) * steps[s], steps[s]
+            else:
+                row_at[s] = addresses[s] + np.uint64(read.ctypes.data + read_to[f])
+                row_step[s] = np.uint64(sources_5F[4, f])
         for t in range(begin, stop):
             if (t - begin) % ahead == 0:
                 # In the order in which they lie, and nothing else meanwhile: what follows jumps from state to state, a
                 # kilobyte of each, and would wait for memory three times as long.
                 for u in range(t, min(t + ahead, stop)):
                     for s in range(states):
-                        item = 2 if codes[s] == BFLOAT16 else 4
-                        touched ^= _bring_in(addresses[s] + np.uint64(u) * steps[s], size * item)
+                        if source_N[s] < 0:
+                            item = 2 if codes[s] == BFLOAT16 else 4
+                            touched ^= _bring_in(row_at[s] + np.uint64(u - begin) * row_step[s], size * item)
             for s in range(states):
-                at[s] = addresses[s] + np.uint64(t) * steps[s]
+                at[s] = row_at[s] + np.uint64(t - begin) * row_step[s]
             squares_N[:] = 0
             products_P[:] = 0
             for low in range(0, size, TILE):
@@ -481,7 +542,8 @@ def compare_block(
             wanted = sums_4Q[0, q] != 0
             count = 0
             for t in range(begin, stop):
-                x_row, y_row = addresses[x] + np.uint64(t) * steps[x], addresses[y] + np.uint64(t) * steps[y]
+                x_row = row_at[x] + np.uint64(t - begin) * row_step[x]
+                y_row = row_at[y] + np.uint64(t - begin) * row_step[y]
                 is_finite = np.isfinite(squares_NT[x, t]) and np.isfinite(squares_NT[y, t])
                 if wanted and is_finite and not standing_T[t] and not huge_T[t]:
                     x_rows[count], y_rows[count], places[count] = x_row, y_row, t
@@ -508,7 +570,7 @@ def compare_block(
                 added_Q[q] += count
                 for i in range(count):
                     errors_PT[pairs + q, places[i]] = _relative(distances[i], squares_NT[x, places[i]])
-    return touched
+    return touched, -1
 
 
 # Histograms ---------------------------------------------------------------------------------------------------------

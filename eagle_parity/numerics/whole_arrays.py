@@ -12,10 +12,13 @@ from typing import TYPE_CHECKING, NamedTuple
 import torch
 
 from eagle_parity.numerics.arithmetic import SUBTRACTED_BELOW, Compared, Pairs, PairSums
+from eagle_parity.numerics.file_rows import rows_between
 from eagle_parity.numerics.sinks import stands_out
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
+    from eagle_parity.numerics.file_rows import BlockState
 
 _WHOLE_ROWS = 256
 
@@ -39,6 +42,8 @@ class WholeArrays:
         device: ``cpu``, or a GPU to which blocks are copied. No GPU was at hand when this was written.
     """
 
+    in_files: frozenset[str] = frozenset()
+
     def __init__(self, device: str = "cpu") -> None:
         self.device = device
 
@@ -60,22 +65,23 @@ class WholeArrays:
 
     def compare(
         self,
-        states: Sequence[torch.Tensor],
+        states: Sequence[BlockState],
         pairs: Pairs,
         limits: torch.Tensor | None = None,
         sums: Sequence[PairSums | None] = (),
     ) -> Compared:
         """See ``Arithmetic``."""
-        squares_NT, products_PT = self.products(states, pairs.by_products)
+        held = [rows_between(state, 0, state.shape[0]) for state in states]
+        squares_NT, products_PT = self.products(held, pairs.by_products)
         rows = squares_NT.shape[1]
         norms_NT = torch.where(squares_NT.isfinite(), squares_NT.sqrt(), torch.nan)
         standing_T = torch.zeros(rows, dtype=torch.bool)
         if limits is not None:
             standing_T = stands_out(norms_NT[: len(limits)], limits)
         everything = torch.arange(rows)
-        squared_QT = self.squared_differences(states, pairs.subtracted, everything, everything)
+        squared_QT = self.squared_differences(held, pairs.subtracted, everything, everything)
         errors = (
-            self._errors_by_products(states, pairs.by_products, squares_NT, products_PT),
+            self._errors_by_products(held, pairs.by_products, squares_NT, products_PT),
             _relative(squared_QT, *_ends(squares_NT, pairs.subtracted)),
         )
         added = [0] * len(pairs.subtracted)
@@ -83,7 +89,7 @@ class WholeArrays:
             if pair_sums is not None:
                 kept_T = ~standing_T & norms_NT[subject].isfinite() & norms_NT[expected].isfinite()
                 added[place] = int(kept_T.sum())
-                self.add_pair_sums(states[expected], states[subject], kept_T.nonzero().flatten(), pair_sums)
+                self.add_pair_sums(held[expected], held[subject], kept_T.nonzero().flatten(), pair_sums)
         return Compared(squares_NT, torch.cat([*errors, norms_NT]), standing_T, added)
 
     def _errors_by_products(

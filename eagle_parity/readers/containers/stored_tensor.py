@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Protocol
 
 from eagle_parity.errors import InputError, MissingExtraError
+from eagle_parity.hidden_states import FilePlace
 from eagle_parity.readers.containers.mapped_file import map_range
 
 if TYPE_CHECKING:
@@ -105,6 +106,17 @@ class PlainFile:
         except OSError as error:
             raise InputError(self.path, f"can't be read any more ({error.strerror or error})") from error
 
+    def open(self) -> int:
+        """See ``hidden_states.OpenableFile``."""
+        try:
+            descriptor = os.open(self.path, os.O_RDONLY | getattr(os, "O_CLOEXEC", 0))
+        except OSError as error:
+            raise InputError(self.path, f"can't be read any more ({error.strerror or error})") from error
+        if os.fstat(descriptor).st_size < self.size:
+            os.close(descriptor)
+            raise _shorter(self.path)
+        return descriptor
+
     def view(self, start: int, count: int) -> memoryview | None:
         """See ``Source``."""
         try:
@@ -132,7 +144,11 @@ def read_bytes(descriptor: int, start: int, count: int, *, subject: object) -> b
             done += got
         if done == count:
             return data
-    raise InputError(subject, "has become shorter while it was read", remedy="wait until its writer is done")
+    raise _shorter(subject)
+
+
+def _shorter(subject: object) -> InputError:
+    return InputError(subject, "has become shorter while it was read", remedy="wait until its writer is done")
 
 
 @dataclass(frozen=True, slots=True)
@@ -291,6 +307,14 @@ class StoredRows:
             raise IndexError(f"rows {start} to {stop} of {self.tokens}")
         return self.stored.between(0, start, stop).view(self.source)
 
+    def place(self, start: int, stop: int) -> FilePlace | None:
+        """See ``hidden_states.PlacedRows``: in a plain file, where a row's numbers lie side by side."""
+        if not isinstance(self.source, PlainFile) or self.stored.stride[1] != 1 or self.stored.stride[0] < 0:
+            return None
+        part = self.stored.between(0, start, stop)
+        step = part.stride[0] * ITEM_BYTES[part.dtype]
+        return FilePlace(self.source, part.start, step, (part.shape[0], part.shape[1]), part.dtype)
+
 
 @dataclass(frozen=True, slots=True)
 class ScaledRows(StoredRows):
@@ -309,6 +333,10 @@ class ScaledRows(StoredRows):
         states = StoredRows.read(self, start, stop)
         scales = self.scales.between(0, start, stop).read(self.source)
         return states.float() * scales.float()[:, None]
+
+    def place(self, start: int, stop: int) -> FilePlace | None:  # noqa: ARG002  the protocol's
+        """None: what lies there isn't what is read."""
+        return None
 
 
 _INTEGER_CODES = {"uint8": "B", "bool": "B", "int8": "b", "int16": "h", "int32": "i", "int64": "q"}
