@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import math
+from typing import TYPE_CHECKING
 
 import msgspec
 import pytest
 import torch
-from builders import Written
+from builders import Written, write_capture, write_stacked
 from states_in_memory import in_memory
 
 from eagle_parity.comparison.accumulator import Accumulator
@@ -18,6 +19,10 @@ from eagle_parity.numerics.arithmetic import SUBTRACTED_BELOW, Arithmetic, Pairs
 from eagle_parity.numerics.compiled import Compiled
 from eagle_parity.numerics.rows import row_errors, token_neighbours
 from eagle_parity.numerics.whole_arrays import WholeArrays
+from eagle_parity.readers import open_hidden_states
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 WAYS = [WholeArrays, Compiled]
 BOTH_WAYS = [Pairs(by_products=((0, 1),)), Pairs(subtracted=((0, 1),))]
@@ -61,8 +66,14 @@ def test_rows_of_one_token(way: type[Arithmetic]) -> None:
     assert errors[1, same].tolist() == pytest.approx([1.0, 0.25])
 
 
-def measured(arithmetic: Arithmetic, dtype: torch.dtype) -> list[object]:
-    """A comparison of three sequences: a long one, one with sinks and rows that are no numbers, a short one."""
+def measured(arithmetic: Arithmetic, dtype: torch.dtype, folder: Path | None = None) -> list[object]:
+    """A comparison of three sequences: a long one, one with sinks and rows that are no numbers, a short one.
+
+    Args:
+        arithmetic: how.
+        dtype: of the states.
+        folder: where they lie as files, one state beside the other or one behind the other; else they are in memory.
+    """
     generator = torch.Generator().manual_seed(0)
     trained, live, reference = [], [], []
     for tokens in (900, 300, 5):
@@ -78,7 +89,18 @@ def measured(arithmetic: Arithmetic, dtype: torch.dtype) -> list[object]:
         trained.append(Written(ids, [slot.to(dtype) for slot in slots[:2]], last_state=slots[2].to(dtype)))
         live.append(Written(ids, [slot.to(dtype) for slot in (noisy[1], noisy[0])], last_state=noisy[2].to(dtype)))
         reference.append(Written(ids, [slot.to(dtype) for slot in slots[:2]]))
-    sides = in_memory(trained), in_memory(live), in_memory(reference)
+    if folder is None:
+        # Named as the files are.
+        names = [f"cmpl-{i}-8ea721b1.safetensors" for i in range(len(trained))]
+        sides = in_memory(trained, names=names), in_memory(live), in_memory(reference)
+    else:
+        # The trained side's final state is told from its slots, as an option does.
+        first = open_hidden_states(write_stacked(folder / "trained", trained), role="trained")
+        sides = (
+            first.decide_last_state(stored=True),
+            open_hidden_states(write_capture(folder / "live", live, slots=[4, 3], last_state=8), role="live"),
+            open_hidden_states(write_capture(folder / "reference", reference, slots=[3, 4]), role="reference"),
+        )
     aligner = Aligner(
         trained=sides[0],
         live=sides[1],
@@ -115,6 +137,11 @@ def close(one: object, two: object, where: str = "") -> None:
         assert two == pytest.approx(one, rel=0.012), where  # a bin
     else:
         assert one == two, where
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float32])
+def test_files_say_what_memory_says(dtype: torch.dtype, tmp_path: Path) -> None:
+    close(measured(Compiled(), dtype), measured(Compiled(), dtype, tmp_path))
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float32, torch.float16])
