@@ -87,8 +87,10 @@ class Accumulator:
         with OpenFiles() as files:
             for low, high in pair.blocks(rows):
                 held = states.hold(low, high, in_files, files)
-                limits_N, moments = self._begin(states, held, limits_N)
-                numbers = BlockNumbers(held, states.pairs, self._arithmetic, limits_N, moments)
+                # Of a sequence's first rows more is asked: they are read once for all of that.
+                first = [rows_between(state, 0, REPEATS_AMONG) for state in held] if low == 0 else None
+                limits_N, moments = self._begin(states, first or held, limits_N)
+                numbers = BlockNumbers(held, states.pairs, self._arithmetic, limits_N, moments, first=first)
                 keep_T = ~numbers.standing_T
                 for slot, begun in enumerate(moments):
                     if begun is None:
@@ -100,7 +102,7 @@ class Accumulator:
                 if not bool(keep_T.all()):
                     aside.append(RowsAside.of(numbers, low))
                 # What they were mapped from goes before the next block's is mapped.
-                del held, numbers
+                del held, first, numbers
         if aside and limits_N is not None:
             errors.append(self._add_aside(states, targets, RowsAside.join(aside), limits_N, pair.length))
         self._tell_sequence(pair.name, torch.cat(errors, dim=1))

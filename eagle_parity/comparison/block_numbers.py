@@ -39,6 +39,7 @@ class BlockNumbers:
         arithmetic: how.
         limits: float64, the norms beyond which a row stands out, of so many states, the first ones.
         moments: of the subtracted pairs, the first ones, to which all rows are added that don't stand out.
+        first: the first rows of the states in memory, where they have been read already.
     """
 
     def __init__(
@@ -48,8 +49,11 @@ class BlockNumbers:
         arithmetic: Arithmetic,
         limits: torch.Tensor | None = None,
         moments: Sequence[PairMoments | None] = (),
+        *,
+        first: Sequence[torch.Tensor] | None = None,
     ) -> None:
         self.states = states
+        self._first = states if first is None else first
         self.pairs = pairs
         self.arithmetic = arithmetic
         sums = [None if each is None else each.sums for each in moments]
@@ -75,11 +79,11 @@ class BlockNumbers:
     def neighbour_errors(self, states: Sequence[int], first: torch.Tensor, second: torch.Tensor) -> torch.Tensor:
         """Errors of rows ``second`` of each state against rows ``first`` of it: float64 ``[states, rows]``.
 
-        The block is read up to the last of them.
+        They are among the first rows.
         """
         stop = 1 + max(int(rows.max()) if len(rows) else 0 for rows in (first, second))
         squared_NT = self.arithmetic.squared_differences(
-            [rows_between(self.states[state], 0, stop) for state in states],
+            [rows_between(self._first[state], 0, stop) for state in states],
             [(place, place) for place in range(len(states))],
             second,
             first,
