@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from rich.console import Console
 
-from benchmarks import files, machine, memory, pairs, peers, reference, startup
+from benchmarks import cluster, files, machine, memory, pairs, peers, reference, startup
 from benchmarks.process import ROOT, CommandFailedError
 from benchmarks.settings import Settings
 
@@ -28,6 +28,7 @@ TOPICS: dict[str, Callable[[Settings], Topic]] = {
     "memory": memory.measure,
     "reference": reference.measure,
     "files": files.measure,
+    "cluster": cluster.measure,
 }
 
 PIPE_WIDTH = 160
