@@ -6,7 +6,7 @@ Shape letters: T rows, D dimensions, N states, P pairs of states by products, Q 
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import torch
 
@@ -14,6 +14,7 @@ from eagle_parity.errors import InputError
 from eagle_parity.numerics.arithmetic import SUBTRACTED_BELOW, Compared, Pairs, PairSums
 from eagle_parity.numerics.file_rows import FileRows, rows_at, rows_between
 from eagle_parity.numerics.located import CODES, locate
+from eagle_parity.numerics.product_tables import arrange
 from eagle_parity.numerics.whole_arrays import WholeArrays
 
 if TYPE_CHECKING:
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from eagle_parity.numerics.file_rows import BlockState
+    from eagle_parity.numerics.product_tables import Tables
 
 _LEAST_ROWS, _MOST_ROWS = 64, 2048
 _BLOCK_BYTES = 32 * 1024 * 1024
@@ -39,7 +41,7 @@ class Compiled:
         self._kernels = kernels
         self._bins_of: torch.Tensor | None = None
         self._bins: npt.NDArray[np.int32]
-        self._tables: dict[tuple[object, ...], _Tables] = {}
+        self._tables: dict[tuple[object, ...], Tables] = {}
 
     def block_rows(self, row_bytes: int) -> int:
         """See ``Arithmetic``: many, so that what Python does for a block is little beside."""
@@ -166,68 +168,13 @@ class Compiled:
             self._bins_of = edges_B
         return self._bins
 
-    def _tables_of(self, pairs: tuple[tuple[int, int], ...], held: Sequence[BlockState]) -> _Tables:
+    def _tables_of(self, pairs: tuple[tuple[int, int], ...], held: Sequence[BlockState]) -> Tables:
         dtypes = tuple(state.dtype for state in held)
         key = (pairs, dtypes)
         found = self._tables.get(key)
         if found is None:
-            found = self._tables[key] = _arrange(pairs, dtypes, self._kernels.RIGHTS, self._kernels.LEFTS)
+            found = self._tables[key] = arrange(pairs, dtypes, self._kernels.RIGHTS, self._kernels.LEFTS)
         return found
-
-
-class _Tables(NamedTuple):
-    """How products are computed together; see ``kernels.compare_block``."""
-
-    staged: npt.NDArray[np.bool_]
-    rights_2K: npt.NDArray[np.int64]
-    lefts_4K: npt.NDArray[np.int64]
-    outs_8K: npt.NDArray[np.int64]
-    pairs: npt.NDArray[np.int64]
-
-
-_STAGED_STATES = 12
-"""So many states' tiles fit into the first-level cache; of more only those are widened beforehand that are subjects."""
-
-
-def _arrange(pairs: Sequence[tuple[int, int]], dtypes: Sequence[torch.dtype], rights: int, lefts: int) -> _Tables:
-    """Pairs in tables of so many expected states and so many subjects."""
-    import numpy as np
-
-    states = len(dtypes)
-    subjects = {subject for subject, _ in pairs}
-    staged = [states <= _STAGED_STATES or state in subjects for state in range(states)]
-    place = {pair: number for number, pair in enumerate(pairs)}
-    alike: dict[object, list[int]] = {}
-    for state in sorted({expected for _, expected in pairs}):
-        alike.setdefault("staged" if staged[state] else dtypes[state], []).append(state)
-    tables: list[tuple[list[int], list[int], list[int]]] = []
-    for group in alike.values():
-        for first in range(0, len(group), rights):
-            expected = group[first : first + rights]
-            expected += expected[-1:] * (rights - len(expected))
-            wanted = sorted({subject for subject in subjects if any((subject, state) in place for state in expected)})
-            for begin in range(0, len(wanted), lefts):
-                row = wanted[begin : begin + lefts]
-                row += [states] * (lefts - len(row))
-                # Where a state is there twice, its products are computed twice and kept once.
-                kept = {n for n, state in enumerate(expected) if state not in expected[:n]}
-                outs = [
-                    place.get((subject, state), len(pairs)) if n in kept else len(pairs)
-                    for n, state in enumerate(expected)
-                    for subject in row
-                ]
-                tables.append((expected, row, outs))
-
-    def columns(part: int, width: int) -> npt.NDArray[np.int64]:
-        return np.array([table[part] for table in tables], np.int64).reshape(len(tables), width).T.copy()
-
-    return _Tables(
-        np.array(staged),
-        columns(0, rights),
-        columns(1, lefts),
-        columns(2, rights * lefts),
-        np.array(pairs, np.int64).reshape(-1, 2).T.copy(),
-    )
 
 
 _INFINITE_BITS = 0x7FF0_0000_0000_0000
