@@ -55,33 +55,21 @@ class Rows(Protocol):
         ...
 
 
-class OpenableFile(Protocol):
-    """A file whose bytes are what they are: hashable, two of one file are equal."""
-
-    def open(self) -> int:
-        """A descriptor, which is the caller's to close.
-
-        Raises:
-            InputError: the file is gone, or has become shorter since its header was read.
-        """
-        ...
-
-    def __hash__(self) -> int: ...
-
-
 @dataclass(frozen=True, slots=True)
 class FilePlace:
     """Where rows ``[T, H]`` lie in a file, each without gaps.
 
     Attributes:
-        file: which one.
+        path: of the file.
+        size: its bytes when its header was read.
         start: the byte of the first number.
-        step: bytes from row to row, 0 or more.
+        step: bytes from row to row: 0 or more, and it may be less than a row has.
         shape: T and H.
         dtype: as stored.
     """
 
-    file: OpenableFile
+    path: Path
+    size: int
     start: int
     step: int
     shape: tuple[int, int]

@@ -9,7 +9,6 @@ import torch
 from eagle_parity.comparison.alignment import last_state_candidate, trained_slot_candidate
 from eagle_parity.comparison.block_numbers import BlockNumbers, RowsAside, add_rows, count_rows, error_row, norm_row
 from eagle_parity.comparison.measurements import SlotMeasurement
-from eagle_parity.comparison.open_files import OpenFiles
 from eagle_parity.comparison.pair_block import PairStates
 from eagle_parity.comparison.sinks import sink_limits
 from eagle_parity.comparison.slot_pair import SlotPair
@@ -20,9 +19,10 @@ from eagle_parity.numerics.moments import PairMoments
 from eagle_parity.numerics.rows import token_neighbours
 from eagle_parity.numerics.sinks import SAMPLED_ROWS, choose_sinks, limits_of, stands_out
 from eagle_parity.numerics.whole_arrays import WholeArrays
+from eagle_parity.open_files import OpenFiles
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from eagle_parity.comparison.alignment import AlignedPair
     from eagle_parity.comparison.block_numbers import Targets
@@ -87,9 +87,9 @@ class Accumulator:
         with OpenFiles() as files:
             for low, high in pair.blocks(rows):
                 held = states.hold(low, high, in_files, files)
-                # Of a sequence's first rows more is asked: they are read once for all of that.
-                first = [rows_between(state, 0, REPEATS_AMONG) for state in held] if low == 0 else None
-                limits_N, moments = self._begin(states, first or held, limits_N)
+                # More is asked of a sequence's first rows: of those that are judged they are read once for all of it.
+                first = states.first_rows(held, REPEATS_AMONG) if low == 0 else {}
+                limits_N, moments = self._begin(states, held, first, limits_N)
                 numbers = BlockNumbers(held, states.pairs, self._arithmetic, limits_N, moments, first=first)
                 keep_T = ~numbers.standing_T
                 for slot, begun in enumerate(moments):
@@ -101,14 +101,18 @@ class Accumulator:
                     self._add_repeats(states, numbers, keep_T, pair.token_ids[:high])
                 if not bool(keep_T.all()):
                     aside.append(RowsAside.of(numbers, low))
-                # What they were mapped from goes before the next block's is mapped.
+                # States that aren't in files go before the next block's come.
                 del held, first, numbers
         if aside and limits_N is not None:
             errors.append(self._add_aside(states, targets, RowsAside.join(aside), limits_N, pair.length))
         self._tell_sequence(pair.name, torch.cat(errors, dim=1))
 
     def _begin(
-        self, states: PairStates, held: Sequence[BlockState], limits_N: torch.Tensor | None
+        self,
+        states: PairStates,
+        held: Sequence[BlockState],
+        first: Mapping[int, torch.Tensor],
+        limits_N: torch.Tensor | None,
     ) -> tuple[torch.Tensor, list[PairMoments | None]]:
         """The limits of a sequence, and the sums to which its rows can be added at once.
 
@@ -117,14 +121,14 @@ class Accumulator:
         moments: list[PairMoments | None] = [pair.moments for pair in self.pairs[: states.same_place]]
         if limits_N is not None and all(pair.moments.rows for pair in self.pairs[: states.same_place]):
             return limits_N, moments
-        first = [rows_between(state, 0, SAMPLED_ROWS) for state in held[: states.slots]]
-        norms_NT = self._arithmetic.compare(first, Pairs()).squares_NT.sqrt()
+        slots = rows_between([first.get(place, held[place]) for place in range(states.slots)], 0, SAMPLED_ROWS)
+        norms_NT = self._arithmetic.compare(slots, Pairs()).squares_NT.sqrt()
         limits_N = limits_of(norms_NT) if limits_N is None else limits_N
         usable_NT = ~stands_out(norms_NT, limits_N) & (norms_NT <= HUGE**0.5)
         for slot, (live, trained) in enumerate(states.pairs.subtracted[: states.same_place]):
             pair = self.pairs[slot].moments
             if not pair.rows and not pair.begin(
-                first[trained], first[live], (usable_NT[trained] & usable_NT[live]).nonzero().flatten()
+                slots[trained], slots[live], (usable_NT[trained] & usable_NT[live]).nonzero().flatten()
             ):
                 moments[slot] = None
         return limits_N, moments

@@ -16,7 +16,7 @@ from eagle_parity.numerics.histogram import EDGES
 from eagle_parity.numerics.whole_arrays import WholeArrays
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from eagle_parity.numerics.arithmetic import Arithmetic, Pairs
     from eagle_parity.numerics.file_rows import BlockState
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 _ROWS_ADDED = 256
-"""In memory at once."""
+"""Of a block at once, of two states: it may be longer than what should be in memory."""
 
 Targets: TypeAlias = "list[tuple[int, torch.Tensor]]"
 """Rows of a block's errors, and the counts of a histogram that each goes into."""
@@ -39,7 +39,7 @@ class BlockNumbers:
         arithmetic: how.
         limits: float64, the norms beyond which a row stands out, of so many states, the first ones.
         moments: of the subtracted pairs, the first ones, to which all rows are added that don't stand out.
-        first: the first rows of the states in memory, where they have been read already.
+        first: first rows in memory of some of the states, by their places.
     """
 
     def __init__(
@@ -50,10 +50,10 @@ class BlockNumbers:
         limits: torch.Tensor | None = None,
         moments: Sequence[PairMoments | None] = (),
         *,
-        first: Sequence[torch.Tensor] | None = None,
+        first: Mapping[int, torch.Tensor] | None = None,
     ) -> None:
         self.states = states
-        self._first = states if first is None else first
+        self._first = first or {}
         self.pairs = pairs
         self.arithmetic = arithmetic
         sums = [None if each is None else each.sums for each in moments]
@@ -79,14 +79,21 @@ class BlockNumbers:
     def neighbour_errors(self, states: Sequence[int], first: torch.Tensor, second: torch.Tensor) -> torch.Tensor:
         """Errors of rows ``second`` of each state against rows ``first`` of it: float64 ``[states, rows]``.
 
-        They are among the first rows.
+        Args:
+            states: their places.
+            first: int64, rows of the block, up to the last of which it is read.
+            second: likewise.
         """
-        stop = 1 + max(int(rows.max()) if len(rows) else 0 for rows in (first, second))
+        if not len(first):
+            return torch.zeros((len(states), 0), dtype=torch.float64)
+        stop = 1 + int(torch.maximum(first, second).max())
+        known = [self._first.get(place) for place in states]
+        rows = [
+            self.states[place] if state is None or len(state) < stop else state
+            for place, state in zip(states, known, strict=True)
+        ]
         squared_NT = self.arithmetic.squared_differences(
-            [rows_between(self._first[state], 0, stop) for state in states],
-            [(place, place) for place in range(len(states))],
-            second,
-            first,
+            rows_between(rows, 0, stop), [(place, place) for place in range(len(states))], second, first
         )
         expected_NT = self.squares_NT[list(states)][:, first]
         return torch.where((expected_NT == 0) & (squared_NT == 0), 0.0, (squared_NT / expected_NT).sqrt())
@@ -97,8 +104,12 @@ class BlockNumbers:
             high = min(low + _ROWS_ADDED, self.rows)
             kept = keep_T[low:high].nonzero().flatten()
             x, y = (
-                (rows_between(self.states[state], low, high)[kept], self.squares_NT[state, low:high][kept])
-                for state in (expected, subject)
+                (rows[kept], self.squares_NT[state, low:high][kept])
+                for state, rows in zip(
+                    (expected, subject),
+                    rows_between([self.states[expected], self.states[subject]], low, high),
+                    strict=True,
+                )
             )
             add_rows(self.arithmetic, moments, x, y)
 

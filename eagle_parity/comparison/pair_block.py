@@ -3,22 +3,21 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import partial
 from typing import TYPE_CHECKING
 
 import torch
 
 from eagle_parity.comparison.alignment import AlignedPair, last_state_candidate, trained_slot_candidate
 from eagle_parity.numerics.arithmetic import Pairs
-from eagle_parity.numerics.file_rows import FileRows
+from eagle_parity.numerics.file_rows import FileRows, rows_between
 
 if TYPE_CHECKING:
     from collections.abc import Container, Iterable, Sequence
 
     from eagle_parity.comparison.alignment import AlignedRows, EmbeddingRows
     from eagle_parity.comparison.measurements import Candidate
-    from eagle_parity.comparison.open_files import OpenFiles
     from eagle_parity.numerics.file_rows import BlockState
+    from eagle_parity.open_files import OpenFiles
 
 
 @dataclass(frozen=True)
@@ -105,6 +104,12 @@ class PairStates:
         """How many of the states are slots, of either side: the first ones."""
         return self.live.stop
 
+    @property
+    def judged(self) -> list[int]:
+        """Places of the states that are asked what they are: slots and last states."""
+        last = [place for place in (self.trained_last, self.live_last) if place is not None]
+        return [*self.trained, *self.live, *last]
+
     def row_bytes(self, in_files: Container[str], length: int) -> int:
         """Memory that one row takes, of states that can't stay in their files while they are computed with.
 
@@ -130,15 +135,20 @@ class PairStates:
             if place is None or place.dtype not in in_files:
                 held.append(state.read_stored(start, stop))
             else:
-                dtype: torch.dtype = getattr(torch, place.dtype)
-                read = partial(_read_from, state, start)
-                held.append(FileRows(files.descriptor(place.file), place.start, place.step, place.shape, dtype, read))
+                held.append(FileRows(place, files.open(place.path, place.size)))
         return held
+
+    def first_rows(self, held: list[BlockState], rows: int) -> dict[int, torch.Tensor]:
+        """So many first rows of the states that are judged, in memory, by their places.
+
+        Where a block has no more rows than that, they take the place of what is in files.
+        """
+        first = dict(zip(self.judged, rows_between([held[place] for place in self.judged], 0, rows), strict=True))
+        if held[0].shape[0] <= rows:
+            for place, state in first.items():
+                held[place] = state
+        return first
 
     def read_rows(self, rows: Sequence[int]) -> list[torch.Tensor]:
         """Single rows of all states, as stored."""
         return [torch.cat([state.read_stored(row, row + 1) for row in rows]) for state in self.states]
-
-
-def _read_from(state: AlignedRows | EmbeddingRows, start: int, first: int, stop: int) -> torch.Tensor:
-    return state.read_stored(start + first, start + stop)

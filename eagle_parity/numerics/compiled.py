@@ -5,14 +5,13 @@ Shape letters: T rows, D dimensions, N states, P pairs of states by products, Q 
 
 from __future__ import annotations
 
-import os
 from typing import TYPE_CHECKING
 
 import torch
 
 from eagle_parity.errors import InputError
 from eagle_parity.numerics.arithmetic import SUBTRACTED_BELOW, Compared, Pairs, PairSums
-from eagle_parity.numerics.file_rows import FileRows, rows_at, rows_between
+from eagle_parity.numerics.file_rows import FileRows, rows_between
 from eagle_parity.numerics.located import CODES, locate
 from eagle_parity.numerics.product_tables import arrange
 from eagle_parity.numerics.whole_arrays import WholeArrays
@@ -23,17 +22,19 @@ if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
 
-    from eagle_parity.numerics.file_rows import BlockState
+    from eagle_parity.numerics.file_rows import BlockState, FileSource
     from eagle_parity.numerics.product_tables import Tables
 
 _LEAST_ROWS, _MOST_ROWS = 64, 2048
 _BLOCK_BYTES = 32 * 1024 * 1024
+_WIDE_BYTES = 8
+"""Of a float64."""
 
 
 class Compiled:
     """Compiled loops over the stored numbers; what is neither bfloat16 nor float32 is widened first."""
 
-    in_files: frozenset[str] = frozenset({"bfloat16", "float32"}) if os.name == "posix" else frozenset()
+    in_files: frozenset[str] = frozenset({"bfloat16", "float32"})
 
     def __init__(self) -> None:
         from eagle_parity.numerics import kernels
@@ -74,9 +75,9 @@ class Compiled:
         standing_T, huge_T = (torch.empty(rows, dtype=torch.bool) for _ in range(2))
         added_Q = np.zeros(len(pairs.subtracted), np.int64)
         _, unread = self._kernels.compare_block(
-            block.addresses,
-            block.steps,
-            block.codes,
+            block.addresses_N,
+            block.steps_N,
+            block.codes_N,
             block.source_N,
             block.sources_5F,
             *tables[:4],
@@ -94,13 +95,18 @@ class Compiled:
             added_Q,
         )
         if unread >= 0:
-            raise _why_not_read(next(held[state] for state in range(len(held)) if block.source_N[state] == unread))
+            raise why_not_read(block.sources[unread], rows)
         added: list[int] = added_Q.tolist()
         if bool(huge_T.any()):
-            huge = huge_T.nonzero().flatten()
-            again = WholeArrays().compare([rows_at(state, huge) for state in states], pairs, limits, sums)
-            squares_NT[:, huge], errors_RT[:, huge], standing_T[huge] = again[:3]
-            added = [one + other for one, other in zip(added, again.added, strict=True)]
+            # As float64 these rows take several times what they are stored in, and there may be many.
+            step = max(1, _BLOCK_BYTES // (_WIDE_BYTES * size * len(held)))
+            for low in range(0, rows, step):
+                huge = huge_T[low : low + step].nonzero().flatten()
+                if len(huge):
+                    few = [state[huge] for state in rows_between(states, low, low + step)]
+                    again = WholeArrays().compare(few, pairs, limits, sums)
+                    squares_NT[:, low + huge], errors_RT[:, low + huge], standing_T[low + huge] = again[:3]
+                    added = [one + other for one, other in zip(added, again.added, strict=True)]
         return Compared(squares_NT, errors_RT, standing_T, added)
 
     def squared_differences(
@@ -190,10 +196,11 @@ def _direct(state: BlockState) -> BlockState:
     return state if state.stride(1) == 1 or state.shape[1] == 1 else state.contiguous()
 
 
-def _why_not_read(state: BlockState) -> InputError:
-    """A file that a compiled loop got too little of, in words: reading it once more says them."""
+def why_not_read(source: FileSource, rows: int) -> InputError:
+    """What is wrong with a file that a compiled loop got too little of: reading it once more says it."""
     try:
-        rows_between(state, 0, state.shape[0])
+        for first in range(0, rows, _LEAST_ROWS):
+            source.read(first, min(first + _LEAST_ROWS, rows))
     except InputError as error:
         return error
-    return InputError("hidden states", "a read of a file failed, and then it did not", remedy="run the command again")
+    return InputError(source.file.path, "a read of it failed, and then it did not", remedy="run the command again")

@@ -5,7 +5,8 @@ whole-array operations each of them is a pass over memory; here a few rows of al
 while all of it happens, and a tile of 512 dimensions in the first-level one. What was tried: docs/numbers.md.
 
 States are told by address, bytes from row to row and dtype, so that one compiled loop takes any number of them, and a
-slot which lies between others is read where it lies. bfloat16 comes as uint16, whose bits are the upper half of a
+slot which lies between others is read where it lies. Those that are still in files are read some rows at a time into
+memory that stays in a cache. bfloat16 comes as uint16, whose bits are the upper half of a
 float32.
 
 Sums within a tile are float32 (a few hundred terms at most before they are added to float64 ones). NaN and infinities
@@ -41,12 +42,16 @@ ROWS_AT_ONCE = 32
 also the rows whose sums a dimension holds in float32. With 256, rows that repeat themselves were off by 1e-6, and
 standard deviations of bfloat16 numbers by 3e-6."""
 
+MOST_READ = 1 << 30
+"""By one call: some systems refuse more than 2 GiB."""
+READ_AGAIN = 10
+"""Times that a call failed, as for a signal that came meanwhile, before whoever asked is told."""
 READ_BYTES = 768 * 1024
 """Of files, at once: what is computed next finds them in a cache."""
 CACHE_LINE = 64
 AHEAD_BYTES = 1024 * 1024
-"""Of rows that are brought in at once. One row of a reference's 62 boundaries of 7,168 dimensions has 0.9 MB: of 32 of
-them the first had left the caches again before it was looked at."""
+"""Of rows in memory that are brought in at once. One row of a reference's 62 boundaries of 7,168 dimensions has 0.9 MB:
+of 32 of them the first had left the caches again before it was looked at."""
 
 HUGE = 1e30
 """Squared norms beyond this leave float32's range somewhere on the way; such rows are added up in float64."""
@@ -364,12 +369,18 @@ _read_at: Any = types.ExternalFunction("pread", types.intp(types.intc, types.voi
 @_inner
 def _read_whole(descriptor, address, count, start):
     """Whether so many bytes of a file could be read to an address."""
-    done = np.int64(0)
+    done, failures = np.int64(0), 0
     while done < count:
-        got = _read_at(np.int32(descriptor), _pointer(address + np.uint64(done)), count - done, start + done)
-        if got <= 0:
+        part = min(count - done, np.int64(MOST_READ))
+        got = _read_at(np.int32(descriptor), _pointer(address + np.uint64(done)), part, start + done)
+        if got == 0:
             return False
-        done += got
+        if got < 0:
+            failures += 1
+            if failures > READ_AGAIN:
+                return False
+        else:
+            done += got
     return True
 
 
@@ -476,14 +487,15 @@ def compare_block(
     touched = np.uint8(0)
     row_bytes = 0
     for s in range(states):
-        row_bytes += size * (2 if codes[s] == BFLOAT16 else 4)
-    ahead = min(max(1, AHEAD_BYTES // row_bytes), ROWS_AT_ONCE)
+        if source_N[s] < 0:
+            row_bytes += size * (2 if codes[s] == BFLOAT16 else 4)
+    ahead = min(max(1, AHEAD_BYTES // max(1, row_bytes)), ROWS_AT_ONCE)
     sources, read_bytes = sources_5F.shape[1], 0
     for f in range(sources):
         read_bytes += sources_5F[4, f]
     at_once = ROWS_AT_ONCE
     if sources:
-        at_once = min(max(GROUP, READ_BYTES // read_bytes // GROUP * GROUP), ROWS_AT_ONCE)
+        at_once = min(max(GROUP, READ_BYTES // read_bytes // GROUP * GROUP), ROWS_AT_ONCE, max(1, rows))
     read_to, read = np.empty(sources, np.int64), np.empty(at_once * read_bytes + sources * CACHE_LINE, np.uint8)
     row_at, row_step = np.empty(states, np.uint64), np.empty(states, np.uint64)
     place = 0

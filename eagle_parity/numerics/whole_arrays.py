@@ -71,7 +71,7 @@ class WholeArrays:
         sums: Sequence[PairSums | None] = (),
     ) -> Compared:
         """See ``Arithmetic``."""
-        held = [rows_between(state, 0, state.shape[0]) for state in states]
+        held = rows_between(states, 0, states[0].shape[0])
         squares_NT, products_PT = self.products(held, pairs.by_products)
         rows = squares_NT.shape[1]
         norms_NT = torch.where(squares_NT.isfinite(), squares_NT.sqrt(), torch.nan)

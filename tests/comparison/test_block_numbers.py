@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
+from collections import Counter
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 import pytest
@@ -17,12 +18,17 @@ from eagle_parity.comparison.block_numbers import BlockNumbers
 from eagle_parity.comparison.pairing import PrefixIndex, pair_sequences, read_ids
 from eagle_parity.numerics.arithmetic import SUBTRACTED_BELOW, Arithmetic, Pairs
 from eagle_parity.numerics.compiled import Compiled
+from eagle_parity.numerics.file_rows import FileRows
 from eagle_parity.numerics.rows import row_errors, token_neighbours
 from eagle_parity.numerics.whole_arrays import WholeArrays
 from eagle_parity.readers import open_hidden_states
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from pathlib import Path
+
+    from eagle_parity.numerics.arithmetic import Compared
+    from eagle_parity.numerics.file_rows import BlockState
 
 WAYS = [WholeArrays, Compiled]
 BOTH_WAYS = [Pairs(by_products=((0, 1),)), Pairs(subtracted=((0, 1),))]
@@ -139,9 +145,27 @@ def close(one: object, two: object, where: str = "") -> None:
         assert one == two, where
 
 
+@pytest.mark.parametrize("rows", [2048, 256])
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float32])
-def test_files_say_what_memory_says(dtype: torch.dtype, tmp_path: Path) -> None:
-    close(measured(Compiled(), dtype), measured(Compiled(), dtype, tmp_path))
+def test_files_say_what_memory_says(
+    dtype: torch.dtype, rows: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In one block and in several."""
+    in_memory_says = measured(Compiled(), dtype)
+    monkeypatch.setattr("eagle_parity.numerics.compiled._MOST_ROWS", rows)
+    held: Counter[tuple[type, int]] = Counter()
+    real = Compiled.compare
+
+    def compare(self: Compiled, states: Sequence[BlockState], *more: Any) -> Compared:
+        held.update((type(state), len(states)) for state in states)
+        return real(self, states, *more)
+
+    monkeypatch.setattr(Compiled, "compare", compare)
+    close(in_memory_says, measured(Compiled(), dtype, tmp_path))
+    # Two slots a side and two of a second capture, two last states, two of the reference: all are in files, but for
+    # those six that are judged where a first block has no more than 256 rows.
+    blocks, short = {2048: (3, 1), 256: (4 + 2 + 1, 3)}[rows]
+    assert held[FileRows, 10] == 10 * blocks - 6 * short
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float32, torch.float16])

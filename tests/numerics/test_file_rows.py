@@ -2,28 +2,31 @@
 
 from __future__ import annotations
 
+import math
 import os
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from eagle_parity.comparison.open_files import OpenFiles
 from eagle_parity.errors import InputError
+from eagle_parity.hidden_states import FilePlace
 from eagle_parity.numerics.arithmetic import Pairs
-from eagle_parity.numerics.compiled import Compiled
-from eagle_parity.numerics.file_rows import FileRows, rows_at, rows_between
+from eagle_parity.numerics.compiled import Compiled, why_not_read
+from eagle_parity.numerics.file_rows import FileRows, rows_between, sources_of
 from eagle_parity.numerics.located import locate
 from eagle_parity.numerics.moments import PairMoments
 from eagle_parity.numerics.whole_arrays import WholeArrays
+from eagle_parity.open_files import OpenFiles
 from eagle_parity.readers.containers.stored_tensor import PlainFile, ScaledRows, StoredRows, StoredTensor
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
+    from eagle_parity.numerics.arithmetic import Compared
     from eagle_parity.numerics.file_rows import BlockState
 
 ALL_PAIRS = Pairs(((0, 2), (1, 0), (3, 1), (2, 3)), ((1, 0), (3, 2)))
@@ -51,11 +54,13 @@ def store(path: Path, packed: torch.Tensor, start: int = 0) -> Stored:
 def held(rows: StoredRows, files: OpenFiles, first: int, stop: int) -> FileRows:
     place = rows.place(first, stop)
     assert place is not None
-    descriptor = files.descriptor(place.file)
-    dtype = getattr(torch, place.dtype)
-    return FileRows(
-        descriptor, place.start, place.step, place.shape, dtype, lambda a, b: rows.read(first + a, first + b)
-    )
+    return FileRows(place, files.open(place.path, place.size))
+
+
+def placed(path: Path, files: OpenFiles, start: int, step: int, shape: tuple[int, int]) -> FileRows:
+    """bfloat16 rows anywhere in a file, as a header may have them."""
+    size = path.stat().st_size
+    return FileRows(FilePlace(path, size, start, step, shape, "bfloat16"), files.open(path, size))
 
 
 @pytest.fixture(scope="module")
@@ -118,7 +123,7 @@ def test_the_same_as_in_memory(compiled: Compiled, tmp_path_factory: pytest.Temp
         # The trained slots are the first side's, so that pairs by subtraction are of one dtype and of two.
         outcomes = []
         for states in (memory, in_files, mixed):
-            begun = moments(rows_between(states[0], 0, 8), rows_between(states[1], 0, 8))
+            begun = moments(*rows_between(states[:2], 0, 8))
             outcomes.append((compiled.compare(states, ALL_PAIRS, sums=[begun.sums]), begun.sums))
     (expected, expected_sums), *others = outcomes
     for found, sums in others:
@@ -142,32 +147,101 @@ def test_what_is_read_together(tmp_path: Path, files: OpenFiles) -> None:
         *(held(wide.rows(slot), files, 0, 8) for slot in (69, 0)),
         held(apart.rows(0), files, 0, 8),
     ]
+    together, near, far, alone = sorted(
+        sources_of(states), key=lambda source: (-len(source.offsets), source.file.path.name == "apart", source.start)
+    )
+    # From the first slot to behind the last one, with what lies between; in memory as in the file.
+    assert together.offsets == {0: 0, 1: 2 * 128}
+    assert (together.start, together.step, together.width, together.pitch) == (16 + 9 * 128, 512, 3 * 128, 512)
+    # 68 slots between two are more than two pages: read one by one, and side by side in memory.
+    assert (near.offsets, near.start, near.step, near.width, near.pitch) == ({4: 0}, 0, 70 * 128, 128, 128)
+    assert (far.offsets, far.start, far.step, far.width, far.pitch) == ({3: 0}, 69 * 128, 70 * 128, 128, 128)
+    assert (alone.offsets, alone.start, alone.step, alone.width, alone.pitch) == ({5: 0}, 0, 256, 256, 256)
     found = locate(states)
-    (one, other), (far, near), (alone,) = found.source_N[[0, 1]], found.source_N[[3, 4]], found.source_N[[5]]
-    assert one == other
-    assert len({int(one), int(far), int(near), int(alone)}) == 4
     assert found.source_N[2] == -1
-    sources = found.sources_5F.T.tolist()
-    # Start, step, width and the step in memory: from the first slot to behind the last one, with what lies between.
-    assert sources[one][1:] == [16 + (2 * 4 + 1) * 128, 4 * 128, 3 * 128, 4 * 128]
-    assert found.addresses[[0, 1]].tolist() == [0, 2 * 128]
-    # 66 slots between two are 8 KiB too many: read one by one, and side by side in memory.
-    assert sources[far][1:] == [69 * 128, 70 * 128, 128, 128]
-    assert sources[near][1:] == [0, 70 * 128, 128, 128]
-    assert sources[alone][1:] == [0, 256, 256, 256]
+    assert [found.sources[place].offsets[number] for number, place in enumerate(found.source_N) if place >= 0] == [
+        int(found.addresses_N[number]) for number in (0, 1, 3, 4, 5)
+    ]
 
 
-def test_rows_beyond_float32(compiled: Compiled, files: OpenFiles, tmp_path: Path) -> None:
-    packed = torch.ones(70, 2, 600)
-    packed[50, 0] = 1e20
+@pytest.mark.parametrize(("between", "sources"), [(4096, 1), (4098, 2)])
+def test_how_much_between_two_is_read(tmp_path: Path, files: OpenFiles, between: int, sources: int) -> None:
+    path = tmp_path / "file"
+    path.write_bytes(bytes(100_000))
+    second = 64 + between
+    states: list[BlockState] = [placed(path, files, at, 8_400, (10, 32)) for at in (0, second)]
+    assert len(sources_of(states)) == sources
+
+
+HOSTILE = [
+    # Start, step, tokens and hidden size of each state: rows that overlap, one row over and over, odd places.
+    [(0, 100, 40, 300), (7, 100, 40, 300)],
+    [(0, 0, 50, 64), (128, 0, 50, 64)],
+    [(3, 128, 20, 32), (3 + 64, 128, 20, 32), (4, 128, 20, 32)],
+    [(0, 600, 1, 300), (600, 600, 1, 300)],
+    [(0, 600, 0, 300), (600, 600, 0, 300)],
+]
+
+
+@pytest.mark.parametrize("case", HOSTILE)
+def test_rows_as_no_writer_has_them(
+    compiled: Compiled, tmp_path: Path, files: OpenFiles, case: list[tuple[int, int, int, int]]
+) -> None:
+    generator = torch.Generator().manual_seed(1)
+    content = torch.randn(20_000, generator=generator).bfloat16().view(torch.uint8)
+    path = tmp_path / "file"
+    path.write_bytes(content.numpy().tobytes())
+    states: list[BlockState] = [placed(path, files, at, step, (t, d)) for at, step, t, d in case]
+    memory = []
+    for at, step, tokens, hidden in case:
+        rows = [content[at + row * step :][: 2 * hidden].clone().view(torch.bfloat16) for row in range(tokens)]
+        memory.append(torch.stack(rows) if rows else torch.empty((0, hidden), dtype=torch.bfloat16))
+    for one, other in zip(rows_between(states, 0, 10**6), memory, strict=True):
+        # As bytes: at odd places they may be NaN.
+        assert torch.equal(one.contiguous().view(torch.uint8), other.view(torch.uint8))
+    pairs = Pairs(((1, 0),), ((0, 1),))
+    found, expected = compiled.compare(states, pairs), compiled.compare(memory, pairs)
+    assert torch.equal(found.squares_NT.nan_to_num(), expected.squares_NT.nan_to_num())
+    assert torch.equal(found.errors_RT.nan_to_num(), expected.errors_RT.nan_to_num())
+
+
+def test_one_row_may_claim_any_step(tmp_path: Path) -> None:
+    (tmp_path / "file").write_bytes(bytes(1000))
+    stored = StoredTensor("float32", (1, 64), (2**62, 1), 0)
+    place = StoredRows(PlainFile(tmp_path / "file", 1000), stored).place(0, 1)
+    assert place is not None
+    assert place.step <= 1000
+
+
+def test_rows_beyond_float32(
+    compiled: Compiled, files: OpenFiles, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Many of them, done some at a time: as float64 they are more than a block should take."""
+    packed = torch.randn(300, 2, 600, generator=torch.Generator().manual_seed(0))
+    packed[20:250, 0] *= 1e20
+    packed[270, 1] = math.inf
     stored = store(tmp_path / "huge", packed)
-    states: list[BlockState] = [held(stored.rows(slot), files, 0, 70) for slot in (0, 1)]
-    found = compiled.compare(states, Pairs(((0, 1),)))
-    expected = WholeArrays().compare([packed[:, 0], packed[:, 1]], Pairs(((0, 1),)))
-    assert torch.allclose(found.squares_NT, expected.squares_NT, rtol=1e-6)
-    assert torch.allclose(found.errors_RT, expected.errors_RT, rtol=1e-6)
-    assert torch.equal(rows_at(states[0], torch.tensor([50, 3])), packed[[50, 3], 0])
-    assert rows_at(states[0], torch.tensor([], dtype=torch.int64)).shape == (0, 600)
+    states: list[BlockState] = [held(stored.rows(slot), files, 0, 300) for slot in (0, 1)]
+    monkeypatch.setattr("eagle_parity.numerics.compiled._BLOCK_BYTES", 8 * 600 * 2 * 64)
+    widest = []
+    real = WholeArrays.compare
+
+    def compare(self: WholeArrays, states: list[torch.Tensor], *more: Any) -> Compared:
+        widest.append(len(states[0]))
+        return real(self, states, *more)
+
+    monkeypatch.setattr(WholeArrays, "compare", compare)
+    sums, expected_sums = (moments(packed[:8, 0], packed[:8, 1]).sums for _ in range(2))
+    pairs = Pairs(((0, 1),), ((1, 0),))
+    found = compiled.compare(states, pairs, sums=[sums])
+    assert max(widest) <= 64
+    expected = real(WholeArrays(), [packed[:, 0], packed[:, 1]], pairs, None, [expected_sums])
+    assert torch.allclose(found.squares_NT, expected.squares_NT, rtol=1e-6, equal_nan=True)
+    assert torch.allclose(found.errors_RT, expected.errors_RT, rtol=1e-6, equal_nan=True)
+    assert found.added == expected.added == [299]
+    # Those of squares, in which nothing cancels out.
+    assert torch.allclose(sums.sums_6D[[2, 3, 5]], expected_sums.sums_6D[[2, 3, 5]], rtol=1e-6)
+    assert torch.allclose(sums.largest_D, expected_sums.largest_D, rtol=1e-6)
 
 
 def test_a_file_that_is_cut_short_meanwhile(compiled: Compiled, files: OpenFiles, tmp_path: Path) -> None:
@@ -179,7 +253,33 @@ def test_a_file_that_is_cut_short_meanwhile(compiled: Compiled, files: OpenFiles
         compiled.compare(states, Pairs(((0, 1),)))
 
 
-def test_files_that_are_gone_or_shorter_are_not_opened(tmp_path: Path) -> None:
+def test_a_read_that_fails_once(compiled: Compiled, files: OpenFiles, tmp_path: Path) -> None:
+    """What the compiled loop couldn't read and Python can: said of the file, with what to do."""
+    stored = store(tmp_path / "file.bin", torch.ones(50, 1, 600))
+    state = held(stored.rows(0), files, 0, 50)
+
+    def restore() -> InputError:
+        os.truncate(stored.path, 50 * 600 * 4)
+        return why_not_read(source, 50)
+
+    (source,) = sources_of([state])
+    os.truncate(stored.path, 1000)
+    with pytest.raises(InputError, match=r"file\.bin: has become shorter"):
+        compiled.compare([state, torch.ones(50, 600)], Pairs(((0, 1),)))
+    assert "file.bin: a read of it failed, and then it did not; run the command again" in str(restore())
+
+
+def test_a_file_that_is_replaced_stays_what_it_was(compiled: Compiled, files: OpenFiles, tmp_path: Path) -> None:
+    stored = store(tmp_path / "file", torch.full((50, 1, 600), 1e20))
+    state = held(stored.rows(0), files, 0, 50)
+    store(tmp_path / "other", torch.ones(50, 1, 600))
+    (tmp_path / "other").replace(stored.path)
+    # Also where rows are read once more.
+    assert torch.allclose(compiled.compare([state], Pairs()).squares_NT, torch.tensor(600e40, dtype=torch.float64))
+    assert float(rows_between([state], 3, 4)[0][0, 0]) == pytest.approx(1e20)
+
+
+def test_files_that_are_gone_or_shorter_or_no_files(tmp_path: Path) -> None:
     stored = store(tmp_path / "file", torch.ones(5, 1, 8))
     rows = stored.rows(0)
     os.truncate(stored.path, 100)
@@ -188,16 +288,35 @@ def test_files_that_are_gone_or_shorter_are_not_opened(tmp_path: Path) -> None:
     stored.path.unlink()
     with OpenFiles() as files, pytest.raises(InputError, match="can't be read any more"):
         held(rows, files, 0, 5)
+    os.mkfifo(stored.path)
+    with OpenFiles() as files, pytest.raises(InputError, match="is no regular file any more"):
+        held(rows, files, 0, 5)
 
 
-def test_each_file_is_opened_once_and_closed(tmp_path: Path) -> None:
-    stored = store(tmp_path / "file", torch.ones(5, 3, 8))
-    with OpenFiles() as files:
-        opened = {held(stored.rows(slot), files, 0, 5).descriptor for slot in range(3)}
-        (descriptor,) = opened
-        os.fstat(descriptor)
-    with pytest.raises(OSError, match="Bad file descriptor"):
-        os.fstat(descriptor)
+def test_each_file_is_opened_once_and_closed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    one, other = (store(tmp_path / name, torch.ones(5, 3, 8)) for name in ("one", "other"))
+    closed: list[int] = []
+    real = os.close
+
+    def close(descriptor: int) -> None:
+        closed.append(descriptor)
+        real(descriptor)
+
+    monkeypatch.setattr(os, "close", close)
+    missing = other.rows(0)
+    other.path.unlink()
+    files = OpenFiles()
+
+    def hold_all() -> None:
+        with files:
+            opened.update(held(one.rows(slot), files, 0, 5).file.descriptor for slot in range(3))
+            held(missing, files, 0, 5)
+
+    opened: set[int] = set()
+    with pytest.raises(InputError, match="can't be read any more"):
+        hold_all()
+    assert len(opened) == 1
+    assert closed == list(opened)
 
 
 def test_what_has_no_place(tmp_path: Path) -> None:
@@ -210,3 +329,5 @@ def test_what_has_no_place(tmp_path: Path) -> None:
     place = stored.rows(2).place(1, 4)
     assert place is not None
     assert (place.start, place.step, place.shape, place.dtype) == ((3 + 2) * 8 * 4, 3 * 8 * 4, (3, 8), "float32")
+    with pytest.raises(IndexError):
+        stored.rows(2).place(1, 6)

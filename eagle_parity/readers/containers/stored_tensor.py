@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from eagle_parity.errors import InputError, MissingExtraError
 from eagle_parity.hidden_states import FilePlace
+from eagle_parity.open_files import shorter
 from eagle_parity.readers.containers.mapped_file import map_range
 
 if TYPE_CHECKING:
@@ -106,17 +107,6 @@ class PlainFile:
         except OSError as error:
             raise InputError(self.path, f"can't be read any more ({error.strerror or error})") from error
 
-    def open(self) -> int:
-        """See ``hidden_states.OpenableFile``."""
-        try:
-            descriptor = os.open(self.path, os.O_RDONLY | getattr(os, "O_CLOEXEC", 0))
-        except OSError as error:
-            raise InputError(self.path, f"can't be read any more ({error.strerror or error})") from error
-        if os.fstat(descriptor).st_size < self.size:
-            os.close(descriptor)
-            raise _shorter(self.path)
-        return descriptor
-
     def view(self, start: int, count: int) -> memoryview | None:
         """See ``Source``."""
         try:
@@ -144,11 +134,7 @@ def read_bytes(descriptor: int, start: int, count: int, *, subject: object) -> b
             done += got
         if done == count:
             return data
-    raise _shorter(subject)
-
-
-def _shorter(subject: object) -> InputError:
-    return InputError(subject, "has become shorter while it was read", remedy="wait until its writer is done")
+    raise shorter(subject)
 
 
 @dataclass(frozen=True, slots=True)
@@ -309,11 +295,15 @@ class StoredRows:
 
     def place(self, start: int, stop: int) -> FilePlace | None:
         """See ``hidden_states.PlacedRows``: in a plain file, where a row's numbers lie side by side."""
+        if not 0 <= start <= stop <= self.tokens:
+            raise IndexError(f"rows {start} to {stop} of {self.tokens}")
         if not isinstance(self.source, PlainFile) or self.stored.stride[1] != 1 or self.stored.stride[0] < 0:
             return None
         part = self.stored.between(0, start, stop)
-        step = part.stride[0] * ITEM_BYTES[part.dtype]
-        return FilePlace(self.source, part.start, step, (part.shape[0], part.shape[1]), part.dtype)
+        # What a header says of the distance between rows was looked at only where there are two.
+        step = min(part.stride[0] * ITEM_BYTES[part.dtype], self.source.size)
+        shape = part.shape[0], part.shape[1]
+        return FilePlace(self.source.path, self.source.size, part.start, step, shape, part.dtype)
 
 
 @dataclass(frozen=True, slots=True)
