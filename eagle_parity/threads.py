@@ -10,9 +10,15 @@ from typing import TYPE_CHECKING, TypeVar
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
     from concurrent.futures import Future
+    from threading import Event
 
 Work = TypeVar("Work")
 Outcome = TypeVar("Outcome")
+
+
+class StoppedError(Exception):
+    """Work was broken off, because nobody waits for it any more."""
+
 
 AHEAD = 2
 """Pieces of work a thread that are begun before their turn: results wait in memory."""
@@ -29,6 +35,7 @@ def in_threads(
     *,
     threads: int | None = None,
     begin: Callable[[], None] | None = None,
+    stop: Event | None = None,
 ) -> Iterator[Outcome]:
     """Applies a function that lets others run while it computes, such as a compiled loop.
 
@@ -37,6 +44,7 @@ def in_threads(
         works: to what; taken one by one, as there is room.
         threads: as many as there are processors by default.
         begin: is called once in each thread.
+        stop: is set when nobody waits for the results any more: long work should look at it now and then.
 
     Yields:
         The results, in the order of ``works``.
@@ -55,5 +63,7 @@ def in_threads(
         while waiting:
             yield waiting.popleft().result()
     finally:
-        # After an error or Ctrl-C what isn't begun is dropped.
+        # After an error or Ctrl-C what isn't begun is dropped, and what is may break off.
+        if stop is not None:
+            stop.set()
         pool.shutdown(wait=True, cancel_futures=True)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from eagle_parity.threads import AHEAD, in_threads
+from eagle_parity.threads import AHEAD, StoppedError, in_threads
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -50,6 +50,36 @@ def test_an_error_ends_it_and_what_is_not_begun_is_dropped() -> None:
     with pytest.raises(ValueError, match="zero"):
         list(results)
     assert len(begun) <= AHEAD * 2
+
+
+@pytest.mark.parametrize("end", ["error", "close", "whole"])
+def test_work_is_told_when_nobody_waits_for_it(end: str) -> None:
+    stop, begun = threading.Event(), threading.Event()
+    broken_off: list[int] = []
+
+    def work(number: int) -> int:
+        if number == 0:
+            assert begun.wait(10)
+            if end == "error":
+                raise ValueError("zero")
+            return number
+        begun.set()
+        if end != "whole":
+            assert stop.wait(10)
+            broken_off.append(number)
+            raise StoppedError
+        return number
+
+    results = in_threads(work, range(2), threads=2, stop=stop)
+    if end == "whole":
+        assert list(results) == [0, 1]
+    elif end == "error":
+        with pytest.raises(ValueError, match="zero"):
+            list(results)
+    else:
+        assert next(results) == 0
+        results.close()  # type: ignore[attr-defined]  # a generator, as after Ctrl-C
+    assert broken_off == ([] if end == "whole" else [1])
 
 
 def test_each_thread_begins_once() -> None:

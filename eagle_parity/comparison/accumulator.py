@@ -20,9 +20,11 @@ from eagle_parity.numerics.rows import token_neighbours
 from eagle_parity.numerics.sinks import SAMPLED_ROWS, choose_sinks, limits_of, stands_out
 from eagle_parity.numerics.whole_arrays import WholeArrays
 from eagle_parity.open_files import OpenFiles
+from eagle_parity.threads import StoppedError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from threading import Event
 
     from eagle_parity.comparison.alignment import AlignedPair
     from eagle_parity.comparison.block_numbers import Targets
@@ -45,8 +47,11 @@ class Accumulator:
         known: Iterable[Candidate],
         bad_row_distance: float,
         arithmetic: Arithmetic | None = None,
+        *,
+        stop: Event | None = None,
     ) -> None:
         known = tuple(known)
+        self._stop = stop
         self._arithmetic = arithmetic or WholeArrays()
         hidden_size = trained.layout.hidden_size
         trained_slots = tuple(trained_slot_candidate(slot) for slot in range(trained.layout.slots))
@@ -67,7 +72,12 @@ class Accumulator:
         self.tokens = 0
 
     def update(self, pair: AlignedPair) -> None:
-        """Adds one pair of sequences."""
+        """Adds one pair of sequences.
+
+        Raises:
+            InputError: a file can't be read any more.
+            StoppedError: ``stop`` was set meanwhile; a sequence may take minutes.
+        """
         self.tokens += pair.length
         states = PairStates.of(
             pair,
@@ -86,6 +96,8 @@ class Accumulator:
         aside: list[RowsAside] = []
         with OpenFiles() as files:
             for low, high in pair.blocks(rows):
+                if self._stop is not None and self._stop.is_set():
+                    raise StoppedError
                 held = states.hold(low, high, in_files, files)
                 # More is asked of a sequence's first rows: of those that are judged they are read once for all of it.
                 first = states.first_rows(held, REPEATS_AMONG) if low == 0 else {}

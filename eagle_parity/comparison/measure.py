@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from threading import Event
 from typing import TYPE_CHECKING
 
 import torch
@@ -65,15 +66,17 @@ def measure_pairs(
     row_bytes = _row_bytes(aligner)
     arithmetic = choose_arithmetic(row_bytes * sum(pair.length for pair in pairs), device)
 
+    stop = Event()
+
     def measure(group: Sequence[SequencePair]) -> _Part:
-        part = _Part(Accumulator(aligner.trained, aligner.live, known, bad_row_distance, arithmetic))
+        part = _Part(Accumulator(aligner.trained, aligner.live, known, bad_row_distance, arithmetic, stop=stop))
         for pair in group:
             progress(pair.trained.name)
             part.add(aligner, pair)
         return part
 
     whole = _Part(Accumulator(aligner.trained, aligner.live, known, bad_row_distance, arithmetic))
-    for part in in_threads(measure, _groups(pairs, row_bytes), begin=_alone):
+    for part in in_threads(measure, _groups(pairs, row_bytes), begin=_alone, stop=stop):
         whole.merge(part)
     accumulator = whole.accumulator
     return Measured(

@@ -53,8 +53,8 @@ AHEAD_BYTES = 1024 * 1024
 """Of rows in memory that are brought in at once. One row of a reference's 62 boundaries of 7,168 dimensions has 0.9 MB:
 of 32 of them the first had left the caches again before it was looked at."""
 
-HUGE = 1e30
-"""Squared norms beyond this leave float32's range somewhere on the way; such rows are added up in float64."""
+HUGE, TINY = 1e30, 1e-24
+"""Squared norms beyond these leave float32's range somewhere on the way; such rows are added up in float64."""
 
 MANTISSA_SHIFT = 46
 """What is left of a float64 above it: the exponent and six bits, that is steps of 1 to 2 %, about a bin."""
@@ -65,12 +65,21 @@ BFLOAT16, FLOAT32 = 0, 1
 _OPTIONS: dict[str, Any] = {
     "fastmath": {"reassoc", "contract", "nsz"},
     "nogil": True,
-    "cache": True,
     "error_model": "numpy",
 }
-_compiled: Callable[..., Any] = numba.njit(**_OPTIONS)
-_inner: Callable[..., Any] = numba.njit(no_cpython_wrapper=True, no_cfunc_wrapper=True, **_OPTIONS)
-"""For what only compiled code calls: half a second less each, the first time."""
+
+
+def _compiled(function: Callable[..., Any], **more: Any) -> Any:
+    """Kept in numba's cache; where there is no place for one, such as a read-only disk, compiled by each process."""
+    try:
+        return numba.njit(cache=True, **_OPTIONS, **more)(function)
+    except RuntimeError:  # no locator available
+        return numba.njit(**_OPTIONS, **more)(function)
+
+
+def _inner(function: Callable[..., Any]) -> Any:
+    """For what only compiled code calls: half a second less each, the first time."""
+    return _compiled(function, no_cpython_wrapper=True, no_cfunc_wrapper=True)
 
 
 @intrinsic
@@ -185,6 +194,15 @@ def _add_row_products(addresses, codes, staged, rights_2K, lefts_4K, outs_8K, lo
         products_P[outs_8K[5, k]] += found[5]
         products_P[outs_8K[6, k]] += found[6]
         products_P[outs_8K[7, k]] += found[7]
+
+
+@_inner
+def _has_number(stored, width):
+    """Whether any of them isn't zero, of either sign."""
+    for k in range(width):  # noqa: SIM110  no generators in compiled code
+        if _widened(stored[k]) != 0:
+            return True
+    return False
 
 
 # Differences --------------------------------------------------------------------------------------------------------
@@ -536,6 +554,12 @@ def compare_block(
             for s in range(states):
                 # NaN comes from NaN alone; infinity may be float32's, whose squares overflow from 1.8e19 on.
                 huge = huge or squares_N[s] > HUGE
+                if squares_N[s] < TINY:
+                    # The squares of small numbers are zero; so are those of zeros, of which there may be many rows.
+                    if codes[s] == BFLOAT16:
+                        huge = huge or _has_number(_halves(at[s], 0, size), size)
+                    else:
+                        huge = huge or _has_number(_floats(at[s], 0, size), size)
                 squares_NT[s, t] = squares_N[s]
                 norm = np.sqrt(squares_N[s])
                 finite = np.isfinite(norm)

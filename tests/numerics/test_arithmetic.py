@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+import subprocess
+import sys
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -213,6 +215,49 @@ def test_numbers_whose_squares_overflow_float32_are_numbers(compiled: Compiled) 
     assert torch.allclose(sums.sums_6D, expected_sums.sums_6D, rtol=1e-12)
     rows = torch.arange(2)
     assert compiled.squared_differences(block, [(0, 2)], rows, rows).isfinite().all()
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float32])
+@pytest.mark.parametrize("scale", [1e-12, 1e-18, 1e-22, 1e-30, 1e-37])
+def test_numbers_whose_squares_vanish_in_float32_are_numbers(
+    compiled: Compiled, dtype: torch.dtype, scale: float
+) -> None:
+    generator = torch.Generator().manual_seed(0)
+    x_TD = torch.randn(6, 600, generator=generator) * scale
+    x_TD[3] = 0
+    y_TD = x_TD * (1 + 0.05 * torch.randn(6, 600, generator=generator))
+    block, pairs = [x_TD.to(dtype), y_TD.to(dtype), -x_TD.to(dtype)], Pairs(((0, 1), (2, 0)), ((1, 2),))
+    sums, expected_sums = (PairSums.zeros(600) for _ in range(2))
+    found = compiled.compare(block, pairs, sums=[sums])
+    expected = WholeArrays().compare(block, pairs, sums=[expected_sums])
+    assert torch.allclose(found.squares_NT, expected.squares_NT, rtol=1e-6, atol=0)
+    # By products an error e is known to about 1e-7 / e; here e is 0.05.
+    assert torch.allclose(found.errors_RT, expected.errors_RT, rtol=1e-7 / 0.05**2, atol=0)
+    assert found.added == expected.added == [6]
+    assert torch.allclose(sums.sums_6D[[2, 3, 5]], expected_sums.sums_6D[[2, 3, 5]], rtol=1e-6, atol=0)
+
+
+def test_many_zero_rows_stay_compiled(compiled: Compiled, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(WholeArrays, "compare", None)
+    zeros = [torch.zeros(500, 64, dtype=dtype) for dtype in (torch.bfloat16, torch.float32)]
+    zeros[0][::2] = -0.0
+    found = compiled.compare(zeros, Pairs(((0, 1),)))
+    assert (found.squares_NT == 0).all()
+    assert (found.errors_RT == 0).all()
+
+
+def test_loops_that_can_be_kept_nowhere() -> None:
+    """As on a read-only disk without a home: compiled anew, and the same."""
+    code = """
+import numba.core.caching as caching
+caching.CacheImpl._locator_classes = []
+import numpy as np, torch
+from eagle_parity.numerics.compiled import Compiled
+from eagle_parity.numerics.histogram import ErrorHistograms
+print(ErrorHistograms(1).update(torch.ones(1, 4).double(), None, Compiled()).counts_PB.sum().item())
+"""
+    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert ran.stdout == "4\n"
 
 
 @given(
