@@ -12,7 +12,10 @@ float32.
 Sums within a tile are float32 (a few hundred terms at most before they are added to float64 ones). NaN and infinities
 go through them as they should: of LLVM's fast-math flags only those are on that reorder and contract.
 
-Shape letters: T rows, D dimensions, N states, P pairs of states by products, Q pairs by subtraction, K tables.
+They are all in this module: numba keeps what it has compiled for as long as the file of the outermost function stays as it
+is, and doesn't look at the files of those that are called.
+
+Shape letters: T rows, D dimensions, N states, P pairs of states by products, Q pairs by subtraction, K tables, F sources.
 """
 
 from __future__ import annotations
