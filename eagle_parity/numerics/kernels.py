@@ -6,16 +6,15 @@ while all of it happens, and a tile of 512 dimensions in the first-level one. Wh
 
 States are told by address, bytes from row to row and dtype, so that one compiled loop takes any number of them, and a
 slot which lies between others is read where it lies. Those that are still in files are read some rows at a time into
-memory that stays in a cache. bfloat16 comes as uint16, whose bits are the upper half of a
-float32.
+memory that stays in a cache. bfloat16 comes as uint16, whose bits are the upper half of a float32.
 
 Sums within a tile are float32 (a few hundred terms at most before they are added to float64 ones). NaN and infinities
 go through them as they should: of LLVM's fast-math flags only those are on that reorder and contract.
 
-They are all in this module: numba keeps what it has compiled for as long as the file of the outermost function stays as it
-is, and doesn't look at the files of those that are called.
+They are all in this module: numba keeps what it has compiled for as long as the file of the outermost function stays as
+it is, and doesn't look at the files of those that are called.
 
-Shape letters: T rows, D dimensions, N states, P pairs of states by products, Q pairs by subtraction, K tables, F sources.
+Shape letters: T rows, D dimensions, N states, P pairs of states by products, Q pairs by subtraction, K tables, F files.
 """
 
 from __future__ import annotations
