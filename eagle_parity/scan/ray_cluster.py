@@ -71,23 +71,21 @@ class RayCluster:
 
 
 def _run(ray: Any, work: PartWork, parts: Iterable[Part]) -> Iterator[tuple[Part, SetState]]:
+    # What has begun when this is left ends by itself, and nobody asks what it found: ``ray.cancel`` of a task that is
+    # just being handed to a worker ends the whole driver (2.60.0: "Tried to complete task that was not pending"; the
+    # race is described in Ray's pull request 54527).
     begun: deque[tuple[Part, Any]] = deque()
     tasks = _Tasks(ray, work)
     ahead = AHEAD * max(1, int(ray.cluster_resources().get("CPU", 1)))
     waiting = iter(parts)
-    try:
-        while True:
-            while len(begun) < ahead and (part := next(waiting, None)) is not None:
-                begun.append((part, tasks.begin(part)))
-            if not begun:
-                return
-            part, task = begun[0]  # there until it is done: what is left there is cancelled
-            state = tasks.found_by(part, task) or tasks.again(part)
-            begun.popleft()
-            yield part, state or file_by_file(work, part, tasks.again)
-    finally:
-        for _, task in begun:
-            ray.cancel(task)  # of a cluster that goes on
+    while True:
+        while len(begun) < ahead and (part := next(waiting, None)) is not None:
+            begun.append((part, tasks.begin(part)))
+        if not begun:
+            return
+        part, task = begun.popleft()
+        state = tasks.found_by(part, task) or tasks.again(part)
+        yield part, state or file_by_file(work, part, tasks.again)
 
 
 class _Tasks:
