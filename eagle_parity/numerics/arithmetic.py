@@ -1,7 +1,7 @@
 """What a comparison computes of a block of rows, in two ways that agree.
 
 ``WholeArrays`` is plain torch in float64: the reference, the choice for little data, and what runs on a GPU.
-``Compiled`` is ``kernels``: one pass over cache-sized tiles of the stored numbers, dozens of times faster, and worth
+``Compiled`` is ``loops``: one pass over cache-sized tiles of the stored numbers, dozens of times faster, and worth
 the second that loading it takes from some ten megabytes on.
 
 Distances between states that are compared with many others come from inner products, one for each two states and row:

@@ -11,8 +11,10 @@ import torch
 
 from eagle_parity.errors import InputError
 from eagle_parity.numerics.arithmetic import SUBTRACTED_BELOW, Compared, Pairs, PairSums
+from eagle_parity.numerics.block_plan import Plan, Scratch, wide
 from eagle_parity.numerics.file_rows import FileRows, rows_between
 from eagle_parity.numerics.located import CODES, locate
+from eagle_parity.numerics.loops.shapes import LEFTS, MANTISSA_SHIFT, RIGHTS
 from eagle_parity.numerics.product_tables import arrange
 from eagle_parity.numerics.whole_arrays import WholeArrays
 
@@ -37,9 +39,9 @@ class Compiled:
     in_files: frozenset[str] = frozenset({"bfloat16", "float32"})
 
     def __init__(self) -> None:
-        from eagle_parity.numerics import kernels
+        from eagle_parity.numerics import machine_code
 
-        self._kernels = kernels
+        self._loops = machine_code.load()
         self._bins_of: torch.Tensor | None = None
         self._bins: npt.NDArray[np.int32]
         self._tables: dict[tuple[object, ...], Tables] = {}
@@ -74,7 +76,7 @@ class Compiled:
         errors_RT = torch.empty((compared_rows, rows), dtype=torch.float64)
         standing_T, huge_T = (torch.empty(rows, dtype=torch.bool) for _ in range(2))
         added_Q = np.zeros(len(pairs.subtracted), np.int64)
-        _, unread = self._kernels.compare_block(
+        unread = self._loops.compare_block(
             block.addresses_N,
             block.steps_N,
             block.codes_N,
@@ -85,9 +87,10 @@ class Compiled:
             np.array(pairs.subtracted, np.int64).reshape(-1, 2).T.copy(),
             limits_N,
             sums_4Q,
-            rows,
             size,
-            SUBTRACTED_BELOW,
+            np.array([SUBTRACTED_BELOW]),
+            *Plan.of(block, rows, size),
+            *Scratch.of(len(held), len(pairs.by_products)),
             squares_NT.numpy(),
             errors_RT.numpy(),
             standing_T.numpy(),
@@ -122,8 +125,15 @@ class Compiled:
         held = [_direct(state) for state in states]
         squared_QT = torch.empty((len(pairs), len(x_rows)), dtype=torch.float64)
         x, y = np.array(pairs, np.int64).reshape(-1, 2).T.copy()
-        self._kernels.row_distances(
-            *locate(held)[:3], x, y, x_rows.numpy(), y_rows.numpy(), held[0].shape[1], squared_QT.numpy()
+        self._loops.row_distances(
+            *locate(held)[:3],
+            x,
+            y,
+            x_rows.contiguous().numpy(),
+            y_rows.contiguous().numpy(),
+            held[0].shape[1],
+            wide(),
+            squared_QT.numpy(),
         )
         doubtful = squared_QT.isinf().any(0).nonzero().flatten()
         if len(doubtful):
@@ -154,22 +164,22 @@ class Compiled:
         """See ``Arithmetic``."""
         import numpy as np
 
-        self._kernels.count_errors(
+        self._loops.count_errors(
             errors_RT.double().contiguous().numpy(),
             np.array(rows, np.int64),
-            keep_T.numpy(),
+            keep_T.contiguous().numpy(),
             edges_B.numpy(),
             self._first_bins(edges_B),
             np.array([counts_B.data_ptr() for counts_B in counts], np.uint64),
         )
 
     def _first_bins(self, edges_B: torch.Tensor) -> npt.NDArray[np.int32]:
-        """See ``kernels.count_errors``; the same for all histograms."""
+        """See ``histograms.count_errors``; the same for all histograms."""
         import numpy as np
 
         if self._bins_of is not edges_B:
-            uppers = np.arange(_INFINITE_BITS >> self._kernels.MANTISSA_SHIFT, dtype=np.uint64)
-            least = (uppers << np.uint64(self._kernels.MANTISSA_SHIFT)).view(np.float64)
+            uppers = np.arange(_INFINITE_BITS >> MANTISSA_SHIFT, dtype=np.uint64)
+            least = (uppers << np.uint64(MANTISSA_SHIFT)).view(np.float64)
             self._bins = np.searchsorted(edges_B.numpy(), least, side="right").astype(np.int32)
             self._bins_of = edges_B
         return self._bins
@@ -179,7 +189,7 @@ class Compiled:
         key = (pairs, dtypes)
         found = self._tables.get(key)
         if found is None:
-            found = self._tables[key] = arrange(pairs, dtypes, self._kernels.RIGHTS, self._kernels.LEFTS)
+            found = self._tables[key] = arrange(pairs, dtypes, RIGHTS, LEFTS)
         return found
 
 

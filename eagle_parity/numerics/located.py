@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import torch
 
 from eagle_parity.numerics.file_rows import sources_of
+from eagle_parity.numerics.loops.shapes import BFLOAT16, FLOAT32
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -16,12 +17,11 @@ if TYPE_CHECKING:
 
     from eagle_parity.numerics.file_rows import BlockState, FileSource
 
-CODES = {torch.bfloat16: 0, torch.float32: 1}
-"""``kernels.BFLOAT16`` and ``kernels.FLOAT32``, without importing them."""
+CODES = {torch.bfloat16: BFLOAT16, torch.float32: FLOAT32}
 
 
 class Located(NamedTuple):
-    """N states, which are in memory or in F sources; the arrays are those of ``kernels.compare_block``.
+    """N states, which are in memory or in F sources; the arrays are those of ``loops.block.compare_block``.
 
     Attributes:
         addresses_N: uint64, of the first rows in memory; of states in a source, where they begin in its rows.

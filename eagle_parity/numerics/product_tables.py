@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class Tables(NamedTuple):
-    """How products are computed together; see ``kernels.compare_block``."""
+    """How products are computed together; see ``loops.block.compare_block``."""
 
     staged: npt.NDArray[np.bool_]
     rights_2K: npt.NDArray[np.int64]

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import math
-import subprocess
-import sys
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -244,20 +242,6 @@ def test_many_zero_rows_stay_compiled(compiled: Compiled, monkeypatch: pytest.Mo
     found = compiled.compare(zeros, Pairs(((0, 1),)))
     assert (found.squares_NT == 0).all()
     assert (found.errors_RT == 0).all()
-
-
-def test_loops_that_can_be_kept_nowhere() -> None:
-    """As on a read-only disk without a home: compiled anew, and the same."""
-    code = """
-import numba.core.caching as caching
-caching.CacheImpl._locator_classes = []
-import numpy as np, torch
-from eagle_parity.numerics.compiled import Compiled
-from eagle_parity.numerics.histogram import ErrorHistograms
-print(ErrorHistograms(1).update(torch.ones(1, 4).double(), None, Compiled()).counts_PB.sum().item())
-"""
-    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert ran.stdout == "4\n"
 
 
 @given(

@@ -1,0 +1,196 @@
+"""Everything about a block of rows, in one loop over them."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from eagle_parity.numerics.loops.differences import row_distance
+from eagle_parity.numerics.loops.dimension_sums import add_rows
+from eagle_parity.numerics.loops.file_reads import read_rows
+from eagle_parity.numerics.loops.products import add_row_products
+from eagle_parity.numerics.loops.shapes import BFLOAT16, HUGE, TILE, TINY
+from eagle_parity.numerics.loops.stored import (
+    bring_in,
+    has_number,
+    inner,
+    view_doubles,
+    view_floats,
+    view_halves,
+    view_sums,
+)
+
+
+@inner
+def _relative(squared, expected):
+    if not (np.isfinite(squared) and np.isfinite(expected)):
+        return np.nan
+    if expected == 0 and squared == 0:
+        return 0.0
+    return np.sqrt(squared / expected)
+
+
+@inner
+def compare_block(
+    addresses,
+    steps,
+    codes,
+    source_N,
+    sources_5F,
+    staged,
+    rights_2K,
+    lefts_4K,
+    outs_8K,
+    products_2P,
+    subtracted_2Q,
+    limits_N,
+    sums_4Q,
+    size,
+    subtracted_below,
+    at_once,
+    ahead,
+    read_to_F,
+    read,
+    tiles,
+    scratch,
+    wide,
+    at_3N,
+    squares_N,
+    products_P,
+    rows_2R,
+    places,
+    distances,
+    squares_NT,
+    errors_PT,
+    standing_T,
+    huge_T,
+    added_Q,
+):
+    """All that is computed of a block's numbers.
+
+    A few rows at a time: squared norms and products of all states, which rows stand out by them, and then the
+    differences and the sums of each dimension, while the rows are still in a cache.
+
+    Args:
+        addresses: uint64 ``[N]``, of each state's first row; of those in files where it begins in a source's row.
+        steps: uint64 ``[N]``, bytes from row to row, in memory.
+        codes: int64 ``[N]``, ``BFLOAT16`` or ``FLOAT32``.
+        source_N: int64, the source that a state is read from; -1 of those in memory.
+        sources_5F: int64: of each source its file's descriptor, the byte of its first row, bytes from row to row, how
+            many are read of each, and bytes from row to row where they are read to.
+        staged: bool ``[N]``, which states are widened once for all their products: the left ones at least.
+        rights_2K: int64, the right states of each table of products, both of one dtype and both staged or not.
+        lefts_4K: int64, its left states; N where there is none.
+        outs_8K: int64, the pair that each product of it belongs to, P where to none.
+        products_2P: int64, the left states and the right ones: errors of the left against the right.
+        subtracted_2Q: int64, the subjects and what is expected of each pair that is subtracted.
+        limits_N: float64, the norms beyond which a row stands out; infinite or NaN where nothing does.
+        sums_4Q: uint64, addresses of each such pair's origins of x and y, sums and largest differences: see
+            ``arithmetic.PairSums``, with the expected state as x. 0 where no sums are taken.
+        size: D.
+        subtracted_below: float64 ``[1]``, relative errors under it are measured by subtraction.
+        at_once, ahead, read_to_F, read: see ``block_plan.Plan``.
+        tiles, scratch, wide, at_3N, squares_N, products_P, rows_2R, places, distances: see ``block_plan.Scratch``.
+        squares_NT: float64, is filled.
+        errors_PT: float64 ``[P + Q + N, T]``, is filled: relative errors of all pairs, then norms. NaN where either
+            row isn't finite.
+        standing_T: bool, is filled.
+        huge_T: bool, is filled: rows of which float32 may have lost something; they are in no sums.
+        added_Q: int64, how many rows were added to the sums of each pair.
+
+    Returns:
+        The source that could not be read, or -1.
+    """
+    states, rows = squares_NT.shape
+    pairs, differences, sources = products_2P.shape[1], subtracted_2Q.shape[1], sources_5F.shape[1]
+    at, row_at, row_step = at_3N[0], at_3N[1], at_3N[2]
+    x_rows, y_rows = rows_2R[0], rows_2R[1]
+    threshold = subtracted_below[0] * subtracted_below[0]
+    touched = np.uint8(0)
+    for begin in range(0, rows, at_once):
+        stop = min(begin + at_once, rows)
+        for f in range(sources):
+            if not read_rows(sources_5F[:, f], np.uint64(read.ctypes.data + read_to_F[f]), begin, stop - begin):
+                return f
+        for s in range(states):
+            f = source_N[s]
+            if f < 0:
+                row_at[s], row_step[s] = addresses[s] + np.uint64(begin) * steps[s], steps[s]
+            else:
+                row_at[s] = addresses[s] + np.uint64(read.ctypes.data + read_to_F[f])
+                row_step[s] = np.uint64(sources_5F[4, f])
+        for t in range(begin, stop):
+            if (t - begin) % ahead == 0:
+                # In the order in which they lie, and nothing else meanwhile: what follows jumps from state to state, a
+                # kilobyte of each, and would wait for memory three times as long.
+                for u in range(t, min(t + ahead, stop)):
+                    for s in range(states):
+                        if source_N[s] < 0:
+                            item = 2 if codes[s] == BFLOAT16 else 4
+                            touched ^= bring_in(row_at[s] + np.uint64(u - begin) * row_step[s], size * item)
+            for s in range(states):
+                at[s] = row_at[s] + np.uint64(t - begin) * row_step[s]
+            squares_N[:] = 0
+            products_P[:] = 0
+            for low in range(0, size, TILE):
+                width = min(TILE, size - low)
+                add_row_products(
+                    at, codes, staged, rights_2K, lefts_4K, outs_8K, low, width, tiles, squares_N, products_P
+                )
+            standing, huge = False, False
+            for s in range(states):
+                # NaN comes from NaN alone; infinity may be float32's, whose squares overflow from 1.8e19 on.
+                huge = huge or squares_N[s] > HUGE
+                if squares_N[s] < TINY:
+                    # The squares of small numbers are zero; so are those of zeros, of which there may be many rows.
+                    if codes[s] == BFLOAT16:
+                        huge = huge or has_number(view_halves(at[s], 0, size), size)
+                    else:
+                        huge = huge or has_number(view_floats(at[s], 0, size), size)
+                squares_NT[s, t] = squares_N[s]
+                norm = np.sqrt(squares_N[s])
+                finite = np.isfinite(norm)
+                standing = standing or (finite and norm > limits_N[s])
+                errors_PT[pairs + differences + s, t] = norm if finite else np.nan
+            standing_T[t], huge_T[t] = standing, huge
+            for p in range(pairs):
+                left, right = products_2P[0, p], products_2P[1, p]
+                expected = squares_N[right]
+                squared = squares_N[left] + expected - 2 * products_P[p]
+                if squared < threshold * expected or expected == 0 or squared < 0:
+                    squared = row_distance(at[left], codes[left], at[right], codes[right], size, wide)
+                errors_PT[p, t] = _relative(squared, expected)
+        for q in range(differences):
+            y, x = subtracted_2Q[0, q], subtracted_2Q[1, q]
+            wanted = sums_4Q[0, q] != 0
+            count = 0
+            for t in range(begin, stop):
+                x_row = row_at[x] + np.uint64(t - begin) * row_step[x]
+                y_row = row_at[y] + np.uint64(t - begin) * row_step[y]
+                is_finite = np.isfinite(squares_NT[x, t]) and np.isfinite(squares_NT[y, t])
+                if wanted and is_finite and not standing_T[t] and not huge_T[t]:
+                    x_rows[count], y_rows[count], places[count] = x_row, y_row, t
+                    count += 1
+                else:
+                    squared = row_distance(x_row, codes[x], y_row, codes[y], size, wide) if is_finite else np.nan
+                    errors_PT[pairs + q, t] = _relative(squared, squares_NT[x, t])
+            if count:
+                distances[:] = 0
+                add_rows(
+                    x_rows,
+                    codes[x],
+                    y_rows,
+                    codes[y],
+                    count,
+                    size,
+                    (view_doubles(sums_4Q[0, q], 0, size), view_doubles(sums_4Q[1, q], 0, size)),
+                    view_sums(sums_4Q[2, q], size),
+                    view_doubles(sums_4Q[3, q], 0, size),
+                    scratch,
+                    wide,
+                    distances,
+                )
+                added_Q[q] += count
+                for i in range(count):
+                    errors_PT[pairs + q, places[i]] = _relative(distances[i], squares_NT[x, places[i]])
+    places[0] = touched  # else nobody would have to look
+    return -1

@@ -1,0 +1,64 @@
+"""Squared distances of rows, by subtraction."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from eagle_parity.numerics.loops.shapes import BFLOAT16, TILE
+from eagle_parity.numerics.loops.stored import inner, view_floats, view_halves, widened
+
+
+@inner
+def _distance(x, y, width):
+    total = np.float32(0)
+    for k in range(width):
+        difference = widened(x[k]) - widened(y[k])
+        total += difference * difference
+    return total
+
+
+@inner
+def _widen(halves, tile, width):
+    for k in range(width):
+        tile[k] = widened(halves[k])
+
+
+@inner
+def as_floats(row, code, low, width, tile):
+    """Numbers of a row as float32: in the tile where they are stored otherwise."""
+    if code == BFLOAT16:
+        _widen(view_halves(row, low, width), tile, width)
+        return tile[:width]
+    return view_floats(row, low, width)
+
+
+@inner
+def row_distance(x, x_code, y, y_code, size, tiles):
+    """The squared distance of two rows; infinite where float32 overflows."""
+    total = 0.0
+    for low in range(0, size, TILE):
+        width = min(TILE, size - low)
+        if x_code == BFLOAT16 and y_code == BFLOAT16:
+            total += _distance(view_halves(x, low, width), view_halves(y, low, width), width)
+        else:
+            a, b = as_floats(x, x_code, low, width, tiles[0]), as_floats(y, y_code, low, width, tiles[1])
+            total += _distance(a, b, width)
+    return total
+
+
+@inner
+def row_distances(addresses, steps, codes, x, y, x_rows, y_rows, size, wide, out_QT):
+    """Squared distances of rows, float64 ``[Q, T]``.
+
+    Args:
+        addresses, steps, codes, size, wide: see ``compare_block``.
+        x, y: int64 ``[Q]``, the states.
+        x_rows, y_rows: int64 ``[T]``, the rows of one and of the other; the same for all.
+        out_QT: is filled; infinite where float32 overflows.
+    """
+    for q in range(len(x)):
+        a, b = x[q], y[q]
+        for t in range(len(x_rows)):
+            one = addresses[a] + np.uint64(x_rows[t]) * steps[a]
+            two = addresses[b] + np.uint64(y_rows[t]) * steps[b]
+            out_QT[q, t] = row_distance(one, codes[a], two, codes[b], size, wide)

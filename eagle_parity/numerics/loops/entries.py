@@ -1,0 +1,109 @@
+"""What is called from Python: each loop by one address, at which its arguments are told.
+
+A row of that table is an array's address and its shape, or a number. numba's own way of calling takes a dozen numbers
+an array, and the code that unpacks them; with this one a loop is machine code that anything can call.
+"""
+
+from __future__ import annotations
+
+import numba
+import numpy as np
+
+from eagle_parity.numerics.loops import block, differences, histograms
+from eagle_parity.numerics.loops.shapes import FIELDS
+from eagle_parity.numerics.loops.stored import inner, pointer
+
+
+@inner
+def _table(arguments, count):
+    return numba.carray(pointer(arguments), (count, FIELDS), np.int64)
+
+
+@inner
+def _number(told):
+    return told[0]
+
+
+@inner
+def _vector(told, dtype):
+    return numba.carray(pointer(np.uint64(told[0])), (told[1],), dtype)
+
+
+@inner
+def _matrix(told, dtype):
+    return numba.carray(pointer(np.uint64(told[0])), (told[1], told[2]), dtype)
+
+
+@inner
+def compare_block(arguments):
+    """See ``block.compare_block``."""
+    told = _table(arguments, 33)
+    return block.compare_block(
+        _vector(told[0], np.uint64),
+        _vector(told[1], np.uint64),
+        _vector(told[2], np.int64),
+        _vector(told[3], np.int64),
+        _matrix(told[4], np.int64),
+        _vector(told[5], np.bool_),
+        _matrix(told[6], np.int64),
+        _matrix(told[7], np.int64),
+        _matrix(told[8], np.int64),
+        _matrix(told[9], np.int64),
+        _matrix(told[10], np.int64),
+        _vector(told[11], np.float64),
+        _matrix(told[12], np.uint64),
+        _number(told[13]),
+        _vector(told[14], np.float64),
+        _number(told[15]),
+        _number(told[16]),
+        _vector(told[17], np.int64),
+        _vector(told[18], np.uint8),
+        _matrix(told[19], np.float32),
+        _matrix(told[20], np.float32),
+        _matrix(told[21], np.float32),
+        _matrix(told[22], np.uint64),
+        _vector(told[23], np.float64),
+        _vector(told[24], np.float64),
+        _matrix(told[25], np.uint64),
+        _vector(told[26], np.int64),
+        _vector(told[27], np.float64),
+        _matrix(told[28], np.float64),
+        _matrix(told[29], np.float64),
+        _vector(told[30], np.bool_),
+        _vector(told[31], np.bool_),
+        _vector(told[32], np.int64),
+    )
+
+
+@inner
+def row_distances(arguments):
+    """See ``differences.row_distances``."""
+    told = _table(arguments, 10)
+    differences.row_distances(
+        _vector(told[0], np.uint64),
+        _vector(told[1], np.uint64),
+        _vector(told[2], np.int64),
+        _vector(told[3], np.int64),
+        _vector(told[4], np.int64),
+        _vector(told[5], np.int64),
+        _vector(told[6], np.int64),
+        _number(told[7]),
+        _matrix(told[8], np.float32),
+        _matrix(told[9], np.float64),
+    )
+    return 0
+
+
+@inner
+def count_errors(arguments):
+    """See ``histograms.count_errors``."""
+    told = _table(arguments, 6)
+    histograms.count_errors(
+        _matrix(told[0], np.float64),
+        _vector(told[1], np.int64),
+        _vector(told[2], np.bool_),
+        _vector(told[3], np.float64),
+        _vector(told[4], np.int32),
+        _vector(told[5], np.uint64),
+    )
+    return 0

@@ -1,0 +1,91 @@
+"""How the loops look at stored numbers: by address, widened as they are loaded."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numba
+import numpy as np
+from numba import types
+from numba.core import cgutils
+from numba.extending import intrinsic, overload
+
+from eagle_parity.numerics.loops.shapes import CACHE_LINE
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+
+def inner(function: Callable[..., Any]) -> Any:
+    """Compiled with whatever calls it, and callable from there alone. Other threads run meanwhile."""
+    return numba.njit(
+        fastmath={"reassoc", "contract", "nsz"},
+        error_model="numpy",
+        no_cpython_wrapper=True,
+        no_cfunc_wrapper=True,
+    )(function)
+
+
+@intrinsic
+def pointer(_context: Any, address: Any) -> Any:
+    """The address as a pointer, so that one compiled loop takes any number of states."""
+
+    def generate(_codegen: Any, builder: Any, _signature: Any, arguments: Any) -> Any:
+        return builder.inttoptr(arguments[0], cgutils.voidptr_t)
+
+    return types.voidptr(types.uint64), generate
+
+
+def widened(number):
+    """A stored number as float32."""
+    raise NotImplementedError  # compiled code has the overload alone
+
+
+@overload(widened, inline="always")
+def _widened_overload(number):
+    if number == types.uint16:
+        return lambda number: np.uint32(np.uint32(number) << np.uint32(16)).view(np.float32)
+    return lambda number: number
+
+
+@inner
+def view_halves(row, low, width):
+    """Numbers ``low`` to ``low + width`` of a bfloat16 row: uint16."""
+    return numba.carray(pointer(row + np.uint64(2 * low)), (width,), np.uint16)
+
+
+@inner
+def view_floats(row, low, width):
+    """Numbers ``low`` to ``low + width`` of a float32 row."""
+    return numba.carray(pointer(row + np.uint64(4 * low)), (width,), np.float32)
+
+
+@inner
+def view_doubles(row, low, width):
+    """Numbers ``low`` to ``low + width`` of a float64 row."""
+    return numba.carray(pointer(row + np.uint64(8 * low)), (width,), np.float64)
+
+
+@inner
+def view_sums(address, size):
+    """Six float64 sums of each dimension."""
+    return numba.carray(pointer(address), (6, size), np.float64)
+
+
+@inner
+def has_number(stored, width):
+    """Whether any of them isn't zero, of either sign."""
+    for k in range(width):  # noqa: SIM110  no generators in compiled code
+        if widened(stored[k]) != 0:
+            return True
+    return False
+
+
+@inner
+def bring_in(row, count):
+    """Touches so many bytes, a number a cache line."""
+    numbers = numba.carray(pointer(row), (count,), np.uint8)
+    total = np.uint8(0)
+    for k in range(0, count, CACHE_LINE):
+        total ^= numbers[k]
+    return total
