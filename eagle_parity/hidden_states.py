@@ -76,18 +76,13 @@ class FilePlace:
     dtype: str
 
 
-@runtime_checkable
-class PlacedRows(Protocol):
-    """``Rows`` that may say where they lie, for whoever can compute with them there."""
-
-    def place(self, start: int, stop: int) -> FilePlace | None:
-        """Of rows ``start`` to ``stop``; None where they have to be read."""
-        ...
-
-
 def place_of(rows: Rows, start: int, stop: int) -> FilePlace | None:
-    """Where some rows lie; None where they have to be read."""
-    return rows.place(start, stop) if isinstance(rows, PlacedRows) else None
+    """Where some rows lie, for whoever can compute with them there; None where they have to be read.
+
+    ``Rows`` that may know have a ``place`` for it, with the same arguments.
+    """
+    place: Callable[[int, int], FilePlace | None] | None = getattr(rows, "place", None)
+    return None if place is None else place(start, stop)
 
 
 class LastStateRule(StrEnum):

@@ -11,8 +11,8 @@ from eagle_parity.comparison.block_numbers import BlockNumbers, RowsAside, add_r
 from eagle_parity.comparison.measurements import SlotMeasurement
 from eagle_parity.comparison.pair_block import PairStates
 from eagle_parity.comparison.sinks import sink_limits
-from eagle_parity.comparison.slot_pair import SlotPair
-from eagle_parity.comparison.state_match import StateMatch
+from eagle_parity.comparison.slot_pair import ERRORS, NOISE, SINKS, SlotPair
+from eagle_parity.comparison.state_match import CONTRASTS, REPEATS, StateMatch
 from eagle_parity.numerics.arithmetic import HUGE, Pairs
 from eagle_parity.numerics.file_rows import rows_between
 from eagle_parity.numerics.moments import PairMoments
@@ -150,9 +150,9 @@ class Accumulator:
         for match, place in self._matches(states):
             targets += match.targets(states.pairs, place, states.labels)
         for pair, (live, trained) in zip(self.pairs, states.pairs.subtracted, strict=False):
-            targets.append((error_row(states.pairs, live, trained), pair.errors.counts_PB[0]))
+            targets.append((error_row(states.pairs, live, trained), pair.histograms.counts_PB[ERRORS]))
         for pair, live, second in zip(self.pairs, states.live, states.noise, strict=False):
-            targets.append((error_row(states.pairs, second, live), pair.noise.counts_PB[0]))
+            targets.append((error_row(states.pairs, second, live), pair.histograms.counts_PB[NOISE]))
         return targets
 
     def _count(
@@ -199,8 +199,8 @@ class Accumulator:
             first, second, same_T = token_neighbours(ids_T[kept])
             errors_NT = numbers.neighbour_errors([place for _, place in members], kept[first], kept[second])
             for chosen_T, counts in (
-                (same_T, [match.repeats.counts_PB[0] for match, _ in members]),
-                (~same_T, [match.contrasts.counts_PB[0] for match, _ in members]),
+                (same_T, [match.histograms.counts_PB[REPEATS] for match, _ in members]),
+                (~same_T, [match.histograms.counts_PB[CONTRASTS] for match, _ in members]),
             ):
                 count_rows(self._arithmetic, errors_NT, list(enumerate(counts)), chosen_T)
 
@@ -211,7 +211,7 @@ class Accumulator:
         sinks_T = choose_sinks(aside.squares_NT[: states.slots].sqrt(), limits_N, length)
         self._count(states, targets, aside.errors_RT, ~sinks_T, torch.ones_like(sinks_T))
         sink_targets = [
-            (error_row(states.pairs, live, trained), pair.sinks.counts_PB[0])
+            (error_row(states.pairs, live, trained), pair.histograms.counts_PB[SINKS])
             for pair, (live, trained) in zip(self.pairs, states.pairs.subtracted, strict=False)
         ]
         count_rows(self._arithmetic, aside.errors_RT, sink_targets, sinks_T)

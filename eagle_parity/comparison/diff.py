@@ -31,7 +31,7 @@ from eagle_parity.readers.live_capture import open_live
 from eagle_parity.results import FailOn, Input, conclude
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
     from eagle_parity.comparison.pairing import Pairing
     from eagle_parity.comparison.recording import Recording
@@ -84,7 +84,7 @@ def diff_captures(
         UsageError: a list of boundaries doesn't fit its side.
         InputError: the reference doesn't say which boundaries it holds, or is of another hidden size.
     """
-    measurements, inputs = measure_diff(inputs, progress, device)
+    measurements, inputs, tokens = measure_diff(inputs, progress, device)
     judgement = judge(measurements, inputs.thresholds)
     lists = id_lists(judgement.wiring.trained, inputs.target)
     return conclude(
@@ -92,7 +92,7 @@ def diff_captures(
         outcomes=with_id_lists(judgement.outcomes, judgement.wiring.trained, lists),
         judged=judgement.judged,
         fail_on=fail_on,
-        inputs=_describe_inputs(inputs),
+        inputs=_describe_inputs(inputs, tokens),
         wiring=judgement.wiring,
         measurements={
             **_plain(measurements),
@@ -113,8 +113,12 @@ def _acceptance(states: HiddenStates) -> dict[str, Any]:
 
 def measure_diff(
     inputs: DiffInputs, progress: Callable[[str], None], device: str = "cpu"
-) -> tuple[Measurements, DiffInputs]:
-    """The numbers of a comparison, and the inputs with their last states settled."""
+) -> tuple[Measurements, DiffInputs, dict[str, dict[str, int]]]:
+    """The numbers of a comparison, the inputs with their last states settled, and what is known of sequences' tokens.
+
+    Returns:
+        The last one by role and the sequence's name: so that no file is opened again to count them.
+    """
     started = time.perf_counter()
     check_hidden_sizes(inputs)
     reference_boundaries = boundaries_of_reference(inputs)
@@ -174,7 +178,8 @@ def measure_diff(
         explain_slots(measurements.slots, unexplained, pairing, aligner, inputs) if unexplained else measurements.slots
     )
     seconds = round(time.perf_counter() - started, 3)
-    return msgspec.structs.replace(measurements, slots=slots, seconds=seconds), inputs
+    tokens = {"trained": pairing.tokens("trained"), "live": pairing.tokens("live")}
+    return msgspec.structs.replace(measurements, slots=slots, seconds=seconds), inputs, tokens
 
 
 # Sequences ----------------------------------------------------------------------------------------------------------
@@ -262,9 +267,9 @@ def _tally(pairing: Pairing) -> SequenceTally:
 # The result ---------------------------------------------------------------------------------------------------------
 
 
-def _describe_inputs(inputs: DiffInputs) -> list[Input]:
+def _describe_inputs(inputs: DiffInputs, tokens: Mapping[str, Mapping[str, int]]) -> list[Input]:
     described = [
-        _describe(role, states)
+        _describe(role, states, tokens.get(role, {}))
         for role, states in (
             ("trained", inputs.trained),
             ("live", inputs.live),
@@ -280,8 +285,9 @@ def _describe_inputs(inputs: DiffInputs) -> list[Input]:
     return described
 
 
-def _describe(role: str, states: HiddenStates) -> Input:
-    counts = [tokens for name in states.names if isinstance(tokens := states.count_tokens(name), int)]
+def _describe(role: str, states: HiddenStates, known: Mapping[str, int]) -> Input:
+    found = (known[name] if name in known else states.count_tokens(name) for name in states.names)
+    counts = [tokens for tokens in found if isinstance(tokens, int)]
     return Input(
         role=role,
         path=str(states.path),

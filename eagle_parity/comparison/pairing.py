@@ -72,6 +72,12 @@ class Pairing:
     unreadable_trained: list[Unreadable] = field(default_factory=list)
     unreadable_live: list[Unreadable] = field(default_factory=list)
 
+    def tokens(self, side: Literal["trained", "live"]) -> dict[str, int]:
+        """How many each sequence of a side has, by its name; those without token ids aren't among them."""
+        sequences = [getattr(pair, side) for pair in self.pairs]
+        sequences += self.unpaired_trained if side == "trained" else self.unpaired_live
+        return {sequence.name: len(sequence.ids) for sequence in sequences}
+
 
 def read_ids(states: HiddenStates) -> tuple[list[SequenceIds], list[Unreadable]]:
     """Token ids of every sequence; files without ids can't be compared and are told."""

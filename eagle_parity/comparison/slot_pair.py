@@ -20,14 +20,23 @@ NO_SPREAD = 1e-12
 """Keeps a dimension that never moves from being infinitely bad."""
 
 
+ERRORS, NOISE, SINKS = range(3)
+"""A pair's histograms: of the errors of its rows, of those of a second live capture, and of sinks."""
+
+
 @dataclass
 class SlotPair:
-    """A trained slot against the live slot of the same position, as a state that merges."""
+    """A trained slot against the live slot of the same position, as a state that merges.
+
+    Attributes:
+        moments: sums of each dimension.
+        histograms: ``ERRORS``, ``NOISE`` and ``SINKS``.
+        worst: the sequence with the greatest median, and that.
+        sequences, bad_sequences, bad_sinks: how many there are, how many have a bad row, and how many sinks are bad.
+    """
 
     moments: PairMoments
-    errors: ErrorHistograms = field(default_factory=lambda: ErrorHistograms(1))
-    noise: ErrorHistograms = field(default_factory=lambda: ErrorHistograms(1))
-    sinks: ErrorHistograms = field(default_factory=lambda: ErrorHistograms(1))
+    histograms: ErrorHistograms = field(default_factory=lambda: ErrorHistograms(3))
     worst: tuple[str, float] | None = None
     bad_sequences: int = 0
     bad_sinks: int = 0
@@ -51,9 +60,7 @@ class SlotPair:
     def merge(self, other: SlotPair) -> SlotPair:
         """Adds what another has seen."""
         self.moments.merge(other.moments)
-        self.errors.merge(other.errors)
-        self.noise.merge(other.noise)
-        self.sinks.merge(other.sinks)
+        self.histograms.merge(other.histograms)
         self.bad_sequences += other.bad_sequences
         self.bad_sinks += other.bad_sinks
         self.sequences += other.sequences
@@ -63,11 +70,11 @@ class SlotPair:
 
     def compute(self) -> PairMeasurement | None:
         """The measurement; None when no row could be compared."""
-        errors = self.errors.quantiles(0)
+        errors = self.histograms.quantiles(ERRORS)
         if errors.count == 0:
             return None
-        sinks = self.sinks.quantiles(0)
-        noise = self.noise.quantiles(0)
+        sinks = self.histograms.quantiles(SINKS)
+        noise = self.histograms.quantiles(NOISE)
         statistics = self.moments.compute()
         spread_D = torch.maximum(statistics.std_x_D, statistics.std_y_D).clamp_min(NO_SPREAD)
         order = torch.argsort(statistics.rms_difference_D / spread_D, descending=True)[:WORST_DIMENSIONS].tolist()
@@ -77,7 +84,7 @@ class SlotPair:
             p90=json_number(errors.p90),
             p99=json_number(errors.p99),
             largest=json_number(errors.largest),
-            errors=[(json_number(edge), count) for edge, count in self.errors.survival(0)],
+            errors=[(json_number(edge), count) for edge, count in self.histograms.survival(ERRORS)],
             worst_sequence=self.worst,
             sink_rows=sinks.count,
             sink_distance=json_number(sinks.largest) if sinks.count else None,

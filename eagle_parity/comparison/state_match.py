@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from eagle_parity.comparison.block_numbers import error_row, norm_row
@@ -18,23 +18,31 @@ if TYPE_CHECKING:
     from eagle_parity.numerics.arithmetic import Pairs
 
 
+REPEATS, CONTRASTS, NORMS = -3, -2, -1
+"""Histograms of a state behind those of its candidates: how rows of one token differ, how others do, and norms."""
+
+
 @dataclass
 class StateMatch:
-    """One state of one side against all its candidates, as a state that merges."""
+    """One state of one side against all its candidates, as a state that merges.
+
+    Attributes:
+        candidates: what it is compared with.
+        histograms: of its errors against each, and behind them ``REPEATS``, ``CONTRASTS`` and ``NORMS``.
+        dtype: as stored.
+        rows, non_finite: how many were numbers, and how many weren't.
+    """
 
     candidates: tuple[Candidate, ...]
-    errors: ErrorHistograms
+    histograms: ErrorHistograms
     dtype: str
     rows: int = 0
     non_finite: int = 0
-    repeats: ErrorHistograms = field(default_factory=lambda: ErrorHistograms(1))
-    contrasts: ErrorHistograms = field(default_factory=lambda: ErrorHistograms(1))
-    norms: ErrorHistograms = field(default_factory=lambda: ErrorHistograms(1))
 
     @classmethod
     def start(cls, candidates: tuple[Candidate, ...], dtype: str) -> StateMatch:
         """An empty one."""
-        return cls(candidates, ErrorHistograms(len(candidates)), dtype)
+        return cls(candidates, ErrorHistograms(len(candidates) - REPEATS), dtype)
 
     def targets(self, pairs: Pairs, state: int, expected: Mapping[str, int]) -> list[tuple[int, torch.Tensor]]:
         """Which rows of a block's errors go into which counts.
@@ -46,19 +54,16 @@ class StateMatch:
         """
         return [
             *(
-                (error_row(pairs, state, expected[candidate.label]), self.errors.counts_PB[place])
+                (error_row(pairs, state, expected[candidate.label]), self.histograms.counts_PB[place])
                 for place, candidate in enumerate(self.candidates)
                 if candidate.label in expected
             ),
-            (norm_row(pairs, state), self.norms.counts_PB[0]),
+            (norm_row(pairs, state), self.histograms.counts_PB[NORMS]),
         ]
 
     def merge(self, other: StateMatch) -> StateMatch:
         """Adds what another has seen of the same candidates."""
-        self.errors.merge(other.errors)
-        self.repeats.merge(other.repeats)
-        self.contrasts.merge(other.contrasts)
-        self.norms.merge(other.norms)
+        self.histograms.merge(other.histograms)
         self.rows += other.rows
         self.non_finite += other.non_finite
         return self
@@ -67,7 +72,7 @@ class StateMatch:
         """The measurement; candidates that no row was compared with are left out."""
         measured = []
         for place, candidate in enumerate(self.candidates):
-            quantiles = self.errors.quantiles(place)
+            quantiles = self.histograms.quantiles(place)
             if quantiles.count:
                 measured.append(
                     Candidate(
@@ -78,7 +83,7 @@ class StateMatch:
                         rows=quantiles.count,
                     )
                 )
-        repeats, contrasts, norms = self.repeats.quantiles(0), self.contrasts.quantiles(0), self.norms.quantiles(0)
+        repeats, contrasts, norms = (self.histograms.quantiles(place) for place in (REPEATS, CONTRASTS, NORMS))
         return StateMeasurement(
             rows=self.rows,
             non_finite_rows=self.non_finite,

@@ -81,7 +81,7 @@ class PairMoments:
         """Takes the origins from the first of some rows, where none have been added yet; whether there are any."""
         if self.rows == 0 and len(rows):
             first = rows[:ORIGIN_ROWS]
-            x_D, y_D = (side_TD[first].double().mean(0).float().double() for side_TD in (x_TD, y_TD))
+            x_D, y_D = (side_TD[first].mean(0, dtype=torch.float64).float().double() for side_TD in (x_TD, y_TD))
             self.sums = self.sums._replace(origin_x_D=x_D, origin_y_D=y_D)
         return self.rows > 0 or len(rows) > 0
 
@@ -95,17 +95,16 @@ class PairMoments:
         n = other.rows
         x_D = other.sums.origin_x_D - self.sums.origin_x_D
         y_D = other.sums.origin_y_D - self.sums.origin_y_D
-        sum_x_D, sum_y_D, xx_D, yy_D, xy_D, squared_difference_D = other.sums.sums_6D
+        sum_x_D, sum_y_D = other.sums.sums_6D[:2]
         self.rows += n
-        moved = (
-            sum_x_D + n * x_D,
-            sum_y_D + n * y_D,
-            xx_D + 2 * x_D * sum_x_D + n * x_D**2,
-            yy_D + 2 * y_D * sum_y_D + n * y_D**2,
-            xy_D + x_D * sum_y_D + y_D * sum_x_D + n * x_D * y_D,
-            squared_difference_D,
-        )
-        self.sums.sums_6D.add_(torch.stack(moved))
+        sums_6D = self.sums.sums_6D
+        sums_6D += other.sums.sums_6D
+        # Moved to this one's origins.
+        sums_6D[0] += n * x_D
+        sums_6D[1] += n * y_D
+        sums_6D[2] += x_D * (2 * sum_x_D + n * x_D)
+        sums_6D[3] += y_D * (2 * sum_y_D + n * y_D)
+        sums_6D[4] += x_D * sum_y_D + y_D * (sum_x_D + n * x_D)
         torch.maximum(self.sums.largest_D, other.sums.largest_D, out=self.sums.largest_D)
         return self
 

@@ -45,13 +45,11 @@ def choose_sinks(norms_NT: torch.Tensor, limits_N: torch.Tensor, length: int) ->
         length: of the sequence, of which a share at most can be sinks.
     """
     sinks_T = torch.zeros(norms_NT.shape[1], dtype=torch.bool)
-    allowed = allowed_sinks(length)
-    for norms_T, limit in zip(norms_NT, limits_N, strict=True):
-        beyond_T = (norms_T > limit) & norms_T.isfinite()
-        # By place and not by a threshold: rows of one repeated token have one norm, however many they are.
-        order_T = torch.where(beyond_T, norms_T, -torch.inf).argsort(descending=True, stable=True)
-        first_T = order_T[: min(allowed, int(beyond_T.sum()))]
-        sinks_T[first_T] = True
+    beyond_NT = (norms_NT > limits_N[:, None]) & norms_NT.isfinite()
+    # By place and not by a threshold: rows of one repeated token have one norm, however many they are.
+    order_NT = torch.where(beyond_NT, norms_NT, -torch.inf).argsort(dim=1, descending=True, stable=True)
+    first_NR = order_NT[:, : allowed_sinks(length)]
+    sinks_T[first_NR[beyond_NT.gather(1, first_NR)]] = True
     return sinks_T
 
 

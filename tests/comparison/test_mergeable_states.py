@@ -16,8 +16,8 @@ from eagle_parity.comparison.accumulator import Accumulator
 from eagle_parity.comparison.alignment import BLOCK_ROWS, Aligner, Lost, boundary_candidate
 from eagle_parity.comparison.block_numbers import BlockNumbers, count_rows
 from eagle_parity.comparison.pairing import PrefixIndex, pair_sequences, read_ids
-from eagle_parity.comparison.slot_pair import SlotPair
-from eagle_parity.comparison.state_match import StateMatch
+from eagle_parity.comparison.slot_pair import ERRORS, SINKS, SlotPair
+from eagle_parity.comparison.state_match import CONTRASTS, REPEATS, StateMatch
 from eagle_parity.numerics.arithmetic import Pairs
 from eagle_parity.numerics.histogram import ErrorHistograms
 from eagle_parity.numerics.moments import PairMoments
@@ -61,16 +61,16 @@ def update_match(state: StateMatch, part: Part) -> None:
     state.rows += len(keep)
     first, second, same = token_neighbours(part.ids)
     errors = numbers.neighbour_errors([0], first, second)
-    count_rows(numbers.arithmetic, errors, [(0, state.repeats.counts_PB[0])], same)
-    count_rows(numbers.arithmetic, errors, [(0, state.contrasts.counts_PB[0])], ~same)
+    count_rows(numbers.arithmetic, errors, [(0, state.histograms.counts_PB[REPEATS])], same)
+    count_rows(numbers.arithmetic, errors, [(0, state.histograms.counts_PB[CONTRASTS])], ~same)
 
 
 def update_pair(state: SlotPair, part: Part) -> None:
     sinks = torch.arange(len(part.ids)) == 0
     numbers = BlockNumbers([part.x, part.y], Pairs(subtracted=((1, 0),)), WholeArrays())
     numbers.add_to(state.moments, 1, 0, ~sinks)
-    for histogram, keep in ((state.errors, ~sinks), (state.sinks, sinks)):
-        count_rows(numbers.arithmetic, numbers.errors_RT, [(0, histogram.counts_PB[0])], keep)
+    for place, keep in ((ERRORS, ~sinks), (SINKS, sinks)):
+        count_rows(numbers.arithmetic, numbers.errors_RT, [(0, state.histograms.counts_PB[place])], keep)
     state.tell_sequence(part.name, float(numbers.errors(1, 0)[~sinks].median()), bad=False)
 
 

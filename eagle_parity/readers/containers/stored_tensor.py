@@ -9,7 +9,7 @@ from __future__ import annotations
 import importlib.util
 import os
 import struct
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
 from eagle_parity.errors import InputError, MissingExtraError
@@ -168,19 +168,20 @@ class StoredTensor:
 
     def at(self, dimension: int, index: int) -> StoredTensor:
         """The part at one index of a dimension, without that dimension."""
-        return replace(
-            self,
-            shape=self.shape[:dimension] + self.shape[dimension + 1 :],
-            stride=self.stride[:dimension] + self.stride[dimension + 1 :],
-            start=self.start + index * self.stride[dimension] * ITEM_BYTES[self.dtype],
+        return StoredTensor(
+            self.dtype,
+            self.shape[:dimension] + self.shape[dimension + 1 :],
+            self.stride[:dimension] + self.stride[dimension + 1 :],
+            self.start + index * self.stride[dimension] * ITEM_BYTES[self.dtype],
         )
 
     def between(self, dimension: int, first: int, stop: int) -> StoredTensor:
         """The part from ``first`` to before ``stop`` of a dimension."""
-        return replace(
-            self,
-            shape=(*self.shape[:dimension], stop - first, *self.shape[dimension + 1 :]),
-            start=self.start + first * self.stride[dimension] * ITEM_BYTES[self.dtype],
+        return StoredTensor(
+            self.dtype,
+            (*self.shape[:dimension], stop - first, *self.shape[dimension + 1 :]),
+            self.stride,
+            self.start + first * self.stride[dimension] * ITEM_BYTES[self.dtype],
         )
 
     def read(self, source: Source) -> torch.Tensor:
@@ -294,7 +295,7 @@ class StoredRows:
         return self.stored.between(0, start, stop).view(self.source)
 
     def place(self, start: int, stop: int) -> FilePlace | None:
-        """See ``hidden_states.PlacedRows``: in a plain file, where a row's numbers lie side by side."""
+        """See ``hidden_states.place_of``: in a plain file, where a row's numbers lie side by side."""
         if not 0 <= start <= stop <= self.tokens:
             raise IndexError(f"rows {start} to {stop} of {self.tokens}")
         if not isinstance(self.source, PlainFile) or self.stored.stride[1] != 1 or self.stored.stride[0] < 0:
