@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from eagle_parity.numerics.file_rows import BlockState
 
 REPEATS_AMONG = 256
-"""First rows of a sequence among which rows of one token are looked for: what they tell needs a hundred."""
+"""First rows of a sequence among which rows of one token are looked for; fewer where there are many sequences."""
 
 
 class Accumulator:
@@ -48,9 +48,11 @@ class Accumulator:
         bad_row_distance: float,
         arithmetic: Arithmetic | None = None,
         *,
+        repeats_among: int = REPEATS_AMONG,
         stop: Event | None = None,
     ) -> None:
         known = tuple(known)
+        self._repeats_among = repeats_among
         self._stop = stop
         self._arithmetic = arithmetic or WholeArrays()
         hidden_size = trained.layout.hidden_size
@@ -100,7 +102,7 @@ class Accumulator:
                     raise StoppedError
                 held = states.hold(low, high, in_files, files)
                 # More is asked of a sequence's first rows: of those that are judged they are read once for all of it.
-                first = states.first_rows(held, REPEATS_AMONG) if low == 0 else {}
+                first = states.first_rows(held, max(self._repeats_among, SAMPLED_ROWS)) if low == 0 else {}
                 limits_N, moments = self._begin(states, held, first, limits_N)
                 numbers = BlockNumbers(held, states.pairs, self._arithmetic, limits_N, moments, first=first)
                 keep_T = ~numbers.standing_T
@@ -189,7 +191,7 @@ class Accumulator:
     ) -> None:
         """Adds the first rows of a sequence: how rows of one token, and of different ones, differ."""
         matches = list(self._matches(states))
-        usable_NT = (keep_T & numbers.finite_NT)[:, :REPEATS_AMONG]
+        usable_NT = (keep_T & numbers.finite_NT)[:, : self._repeats_among]
         # All states at once, but for those of which other rows are no numbers.
         alike: dict[bytes, list[tuple[StateMatch, int]]] = {}
         for match, place in matches:
