@@ -144,6 +144,16 @@ def folders() -> Iterator[Path]:
         yield Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "eagle-parity"
 
 
+def trusted_owners() -> set[int] | None:
+    """Whose machine code is run: one's own, the administrator's, and that of whose Python code is run here anyway."""
+    if not hasattr(os, "geteuid"):
+        return None
+    owners = {0, os.geteuid()}
+    with suppress(OSError):  # in an archive
+        owners.add(Path(str(loops.__file__)).stat().st_uid)
+    return owners
+
+
 def _key() -> str:
     known = hashlib.sha256()
     for file in sorted(resources.files(loops).iterdir(), key=lambda each: each.name):
@@ -160,11 +170,14 @@ def _processor() -> tuple[str, str]:
 
 
 def _kept(path: Path) -> bytes | None:
-    """What is kept there; None where nothing is, or not all of it."""
+    """What is kept there; None where nothing is, not all of it, or what somebody else may have put there."""
     try:
-        if path.stat().st_size > _MOST_BYTES:
-            return None
-        content = path.read_bytes()
+        with path.open("rb") as file:
+            status = os.fstat(file.fileno())
+            owners = trusted_owners()
+            if status.st_size > _MOST_BYTES or (owners is not None and status.st_uid not in owners):
+                return None
+            content = file.read()
     except OSError:
         return None
     start = len(_MAGIC) + _DIGEST_BYTES
@@ -179,6 +192,8 @@ def _keep(path: Path, code: bytes) -> None:
     try:
         with os.fdopen(descriptor, "wb") as file:
             file.write(_MAGIC + hashlib.sha256(code).digest() + code)
+        # As bytecode is: whoever can run the package can use it.
+        Path(temporary).chmod(0o644)
         Path(temporary).replace(path)
     except BaseException:
         Path(temporary).unlink(missing_ok=True)

@@ -106,6 +106,16 @@ def test_what_is_damaged_is_compiled_anew(kept: Path, compiled: list[bytes], har
     assert [path.name for path in kept.parent.iterdir()] == [kept.name]
 
 
+def test_what_others_may_have_put_there_is_not_run(
+    kept: Path, compiled: list[bytes], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    owner = kept.stat().st_uid
+    assert owner in (machine_code.trusted_owners() or {owner})
+    monkeypatch.setattr(machine_code, "trusted_owners", lambda: {owner + 1})
+    assert works(load())
+    assert len(compiled) == 1
+
+
 def test_it_may_be_kept_nowhere(compiled: list[bytes], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """As on a read-only disk without a home."""
     (tmp_path / "file").touch()
