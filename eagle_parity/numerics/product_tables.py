@@ -23,6 +23,7 @@ class Tables(NamedTuple):
     rights_2K: npt.NDArray[np.int64]
     lefts_4K: npt.NDArray[np.int64]
     outs_8K: npt.NDArray[np.int64]
+    squared_by_N: npt.NDArray[np.int64]
     pairs: npt.NDArray[np.int64]
 
 
@@ -68,8 +69,20 @@ def arrange(pairs: Sequence[tuple[int, int]], dtypes: Sequence[torch.dtype], rig
         columns(0, rights),
         columns(1, lefts),
         columns(2, rights * lefts),
+        np.array(_squared_by(tables, staged), np.int64),
         np.array(pairs, np.int64).reshape(-1, 2).T.copy(),
     )
+
+
+def _squared_by(tables: Sequence[_Table], staged: Sequence[bool]) -> list[int]:
+    """The first table without a fourth left state that each state is on the right of, unless it is staged; or -1."""
+    states = len(staged)
+    found = [-1] * states
+    for number, table in enumerate(tables):
+        for state in table.rights:
+            if table.lefts[-1] == states and not staged[state] and found[state] < 0:
+                found[state] = number
+    return found
 
 
 def _covering(pairs: Sequence[tuple[int, int]], states: int, rights: int, lefts: int) -> list[_Table]:
@@ -133,8 +146,10 @@ def _by_subjects(pairs: Sequence[tuple[int, int]], kinds: Sequence[object], righ
             expected = group[first : first + rights]
             expected += expected[-1:] * (rights - len(expected))
             wanted = sorted({subject for subject in subjects if any((subject, state) in place for state in expected)})
-            for begin in range(0, len(wanted), lefts):
-                row = wanted[begin : begin + lefts]
+            # Evenly: two tables of three take less than one of four and one of two.
+            parts = -(-len(wanted) // lefts)
+            for part in range(parts):
+                row = wanted[part * len(wanted) // parts : (part + 1) * len(wanted) // parts]
                 row += [states] * (lefts - len(row))
                 # Where a state is there twice, its products are computed twice and kept once.
                 kept = {n for n, state in enumerate(expected) if state not in expected[:n]}

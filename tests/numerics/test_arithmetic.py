@@ -107,10 +107,13 @@ def check_errors_by_products(pairs: Sequence[tuple[int, int]], found: Compared, 
         assert ((found.errors_RT[place] ** 2 - exact_T).abs() <= bound_T).all()
 
 
-def test_many_states_that_are_compared_with_few(compiled: Compiled) -> None:
-    """A reference's boundaries are too many to be widened beforehand."""
+@pytest.mark.parametrize("subjects", [1, 3, 4, 5, 6, 7])
+def test_many_states_that_are_compared_with_few(compiled: Compiled, subjects: int) -> None:
+    """A reference's boundaries are too many to be widened beforehand, and some are squared with their products."""
     block = states(40, 9, 700, [(torch.bfloat16, torch.float32)[place % 3 == 0] for place in range(40)], 0)
-    pairs = Pairs(tuple((subject, expected) for subject in range(5) for expected in range(3, 40)), ((0, 1), (7, 0)))
+    pairs = Pairs(
+        tuple((subject, expected) for subject in range(subjects) for expected in range(3, 40)), ((0, 1), (7, 0))
+    )
     found, expected = compiled.compare(block, pairs), WholeArrays().compare(block, pairs)
     check_errors_by_products(pairs.by_products, found, expected)
     first = len(pairs.by_products)

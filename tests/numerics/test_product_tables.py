@@ -38,6 +38,27 @@ def test_each_pair_is_in_one_place(layout: tuple[list[tuple[int, int]], list[tor
     assert tables.pairs.T.tolist() == [list(pair) for pair in pairs]
 
 
+@given(layout=layouts())
+def test_squares_come_from_a_table_that_has_them(layout: tuple[list[tuple[int, int]], list[torch.dtype]]) -> None:
+    pairs, dtypes = layout
+    tables = arrange(pairs, dtypes, RIGHTS, LEFTS)
+    for state, table in enumerate(tables.squared_by_N):
+        if table >= 0:
+            assert state in tables.rights_2K[:, table]
+            assert tables.lefts_4K[-1, table] == len(dtypes)
+            assert not tables.staged[state]
+
+
+def test_three_slots_a_side_against_many_boundaries_leave_no_product_over() -> None:
+    """Two tables of three subjects for each two boundaries, the first of which squares the boundaries as well."""
+    pairs = [(subject, boundary) for subject in range(6) for boundary in range(6, 68)]
+    tables = arrange(pairs, [torch.bfloat16] * 68, RIGHTS, LEFTS)
+    assert tables.rights_2K.shape == (RIGHTS, 62)
+    assert (tables.lefts_4K[-1] == 68).all()
+    assert (tables.squared_by_N[:6] == -1).all()
+    assert sorted(tables.squared_by_N[6:].tolist()) == sorted([*range(0, 62, 2)] * 2)
+
+
 def test_three_slots_a_side_are_three_tables() -> None:
     """What the commonest comparison asks for: 16 products, of which a table has eight at most."""
     pairs = [(1, 0), (2, 0), (2, 1), (6, 0), (6, 1), (6, 2), (7, 6)]

@@ -40,6 +40,7 @@ def compare_block(
     rights_2K,
     lefts_4K,
     outs_8K,
+    squared_by_N,
     products_2P,
     subtracted_2Q,
     limits_N,
@@ -81,6 +82,8 @@ def compare_block(
         rights_2K: int64, the right states of each table of products, both of one dtype and both staged or not.
         lefts_4K: int64, its left states; N where there is none.
         outs_8K: int64, the pair that each product of it belongs to, P where to none.
+        squared_by_N: int64, the table that computes a state's squares on its way: one without a fourth left state, of
+            which it is a right one. -1 where none does.
         products_2P: int64, the left states and the right ones: errors of the left against the right.
         subtracted_2Q: int64, the subjects and what is expected of each pair that is subtracted.
         limits_N: float64, the norms beyond which a row stands out; infinite or NaN where nothing does.
@@ -134,7 +137,18 @@ def compare_block(
             for low in range(0, size, TILE):
                 width = min(TILE, size - low)
                 add_row_products(
-                    at, codes, staged, rights_2K, lefts_4K, outs_8K, low, width, tiles, squares_N, products_P
+                    at,
+                    codes,
+                    staged,
+                    rights_2K,
+                    lefts_4K,
+                    outs_8K,
+                    squared_by_N,
+                    low,
+                    width,
+                    tiles,
+                    squares_N,
+                    products_P,
                 )
             standing, huge = False, False
             for s in range(states):

@@ -37,7 +37,7 @@ def _matrix(told, dtype):
 @inner
 def compare_block(arguments):
     """See ``block.compare_block``."""
-    told = _table(arguments, 33)
+    told = _table(arguments, 34)
     return block.compare_block(
         _vector(told[0], np.uint64),
         _vector(told[1], np.uint64),
@@ -48,30 +48,31 @@ def compare_block(arguments):
         _matrix(told[6], np.int64),
         _matrix(told[7], np.int64),
         _matrix(told[8], np.int64),
-        _matrix(told[9], np.int64),
+        _vector(told[9], np.int64),
         _matrix(told[10], np.int64),
-        _vector(told[11], np.float64),
-        _matrix(told[12], np.uint64),
-        _number(told[13]),
-        _vector(told[14], np.float64),
-        _number(told[15]),
+        _matrix(told[11], np.int64),
+        _vector(told[12], np.float64),
+        _matrix(told[13], np.uint64),
+        _number(told[14]),
+        _vector(told[15], np.float64),
         _number(told[16]),
-        _vector(told[17], np.int64),
-        _vector(told[18], np.uint8),
-        _matrix(told[19], np.float32),
+        _number(told[17]),
+        _vector(told[18], np.int64),
+        _vector(told[19], np.uint8),
         _matrix(told[20], np.float32),
         _matrix(told[21], np.float32),
-        _matrix(told[22], np.uint64),
-        _vector(told[23], np.float64),
+        _matrix(told[22], np.float32),
+        _matrix(told[23], np.uint64),
         _vector(told[24], np.float64),
-        _matrix(told[25], np.uint64),
-        _vector(told[26], np.int64),
-        _vector(told[27], np.float64),
-        _matrix(told[28], np.float64),
+        _vector(told[25], np.float64),
+        _matrix(told[26], np.uint64),
+        _vector(told[27], np.int64),
+        _vector(told[28], np.float64),
         _matrix(told[29], np.float64),
-        _vector(told[30], np.bool_),
+        _matrix(told[30], np.float64),
         _vector(told[31], np.bool_),
-        _vector(told[32], np.int64),
+        _vector(told[32], np.bool_),
+        _vector(told[33], np.int64),
     )
 
 

@@ -47,9 +47,44 @@ def _table(right, other, first, second, third, fourth, width):
 
 
 @inner
-def add_row_products(addresses, codes, staged, rights_2K, lefts_4K, outs_8K, low, width, tiles, squares_N, products_P):
+def _table_of_three(right, other, first, second, third, width):
+    """Products of two with three, and with themselves: where a fourth would be nothing."""
+    a, b, c, d = np.float32(0), np.float32(0), np.float32(0), np.float32(0)
+    e, f, g, h = np.float32(0), np.float32(0), np.float32(0), np.float32(0)
+    for k in range(width):
+        p, q = widened(right[k]), widened(other[k])
+        one, two, three = first[k], second[k], third[k]
+        a += p * one
+        b += p * two
+        c += p * three
+        d += p * p
+        e += q * one
+        f += q * two
+        g += q * three
+        h += q * q
+    return a, b, c, d, e, f, g, h
+
+
+@inner
+def add_row_products(
+    addresses,
+    codes,
+    staged,
+    rights_2K,
+    lefts_4K,
+    outs_8K,
+    squared_by_N,
+    low,
+    width,
+    tiles,
+    squares_N,
+    products_P,
+):
     """Adds a tile of one row to the squares of all states and to the products of the pairs."""
-    for s in range(len(addresses)):
+    states = len(addresses)
+    for s in range(states):
+        if squared_by_N[s] >= 0:
+            continue
         halves, floats = view_halves(addresses[s], low, width), view_floats(addresses[s], low, width)
         if staged[s]:
             if codes[s] == BFLOAT16:
@@ -67,11 +102,21 @@ def add_row_products(addresses, codes, staged, rights_2K, lefts_4K, outs_8K, low
         if staged[right] or codes[right] != BFLOAT16:
             p = tiles[right, :width] if staged[right] else view_floats(addresses[right], low, width)
             q = tiles[other, :width] if staged[right] else view_floats(addresses[other], low, width)
-            found = _table(p, q, first, second, third, fourth, width)
+            if lefts_4K[3, k] == states:
+                found = _table_of_three(p, q, first, second, third, width)
+            else:
+                found = _table(p, q, first, second, third, fourth, width)
         else:
             x, y = view_halves(addresses[right], low, width), view_halves(addresses[other], low, width)
-            found = _table(x, y, first, second, third, fourth, width)
-        # What isn't asked for goes to a place of its own, behind the last pair.
+            if lefts_4K[3, k] == states:
+                found = _table_of_three(x, y, first, second, third, width)
+            else:
+                found = _table(x, y, first, second, third, fourth, width)
+        if squared_by_N[other] == k and other != right:
+            squares_N[other] += found[7]
+        if squared_by_N[right] == k:
+            squares_N[right] += found[3]
+        # What isn't asked for goes to a place of its own, behind the last pair; a square of three's table does.
         products_P[outs_8K[0, k]] += found[0]
         products_P[outs_8K[1, k]] += found[1]
         products_P[outs_8K[2, k]] += found[2]
