@@ -76,11 +76,17 @@ class FilePlace:
     dtype: str
 
 
-def place_of(rows: Rows, start: int, stop: int) -> FilePlace | None:
-    """Where some rows lie, for whoever can compute with them there; None where they have to be read.
+class PlacedRows(Rows, Protocol):
+    """``Rows`` that may say where they lie, for whoever can compute with them there."""
 
-    ``Rows`` that may know have a ``place`` for it, with the same arguments.
-    """
+    def place(self, start: int, stop: int) -> FilePlace | None:
+        """Of rows ``start`` to ``stop``; None where they have to be read."""
+        ...
+
+
+def place_of(rows: Rows | PlacedRows, start: int, stop: int) -> FilePlace | None:
+    """Where some rows lie; None where they have to be read."""
+    # Not isinstance: of a protocol that takes longer than the place itself.
     place: Callable[[int, int], FilePlace | None] | None = getattr(rows, "place", None)
     return None if place is None else place(start, stop)
 

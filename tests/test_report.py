@@ -278,7 +278,7 @@ class TestCommand:
         code = (
             "import sys; from eagle_parity.cli.app import run; run(['checks', '--format', 'json']);"
             "run(['explain', 'EP201']); run(['report', 'nowhere']);"
-            "print(sorted({'torch', 'transformers', 'numpy', 'numba'} & set(sys.modules)))"
+            "print(sorted({'torch', 'transformers', 'numpy', 'numba', 'llvmlite'} & set(sys.modules)))"
         )
         done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
         assert done.stderr.startswith("eagle-parity: error: nowhere")

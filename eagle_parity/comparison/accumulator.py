@@ -13,8 +13,9 @@ from eagle_parity.comparison.pair_block import PairStates
 from eagle_parity.comparison.sinks import sink_limits
 from eagle_parity.comparison.slot_pair import ERRORS, NOISE, SINKS, SlotPair
 from eagle_parity.comparison.state_match import CONTRASTS, REPEATS, StateMatch
-from eagle_parity.numerics.arithmetic import HUGE, Pairs
+from eagle_parity.numerics.arithmetic import Pairs
 from eagle_parity.numerics.file_rows import rows_between
+from eagle_parity.numerics.loops.shapes import HUGE
 from eagle_parity.numerics.moments import PairMoments
 from eagle_parity.numerics.rows import token_neighbours
 from eagle_parity.numerics.sinks import SAMPLED_ROWS, choose_sinks, limits_of, stands_out
@@ -33,8 +34,14 @@ if TYPE_CHECKING:
     from eagle_parity.numerics.arithmetic import Arithmetic
     from eagle_parity.numerics.file_rows import BlockState
 
-REPEATS_AMONG = 256
-"""First rows of a sequence among which rows of one token are looked for; fewer where there are many sequences."""
+REPEATS_IN_ALL, LEAST_REPEATS, REPEATS_AMONG = 4096, 64, 256
+"""First rows among which rows of one token are looked for: of all sequences, and of each at least and at most. A few
+dozen repeats tell the embedding, and all of these rows are read twice."""
+
+
+def repeats_among(sequences: int) -> int:
+    """How many first rows of each of so many sequences are looked at for repeats."""
+    return min(REPEATS_AMONG, max(LEAST_REPEATS, -(-REPEATS_IN_ALL // max(1, sequences))))
 
 
 class Accumulator:

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, TypeAlias
 
 import torch
 
-from eagle_parity.numerics.arithmetic import HUGE
 from eagle_parity.numerics.file_rows import rows_between
 from eagle_parity.numerics.histogram import EDGES
+from eagle_parity.numerics.loops.shapes import HUGE
 from eagle_parity.numerics.whole_arrays import WholeArrays
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from eagle_parity.comparison.accumulator import REPEATS_AMONG, Accumulator
+from eagle_parity.comparison.accumulator import Accumulator, repeats_among
 from eagle_parity.comparison.alignment import Aligner, Lost
 from eagle_parity.numerics.choice import choose_arithmetic
 from eagle_parity.readers.containers.stored_tensor import ITEM_BYTES
@@ -23,9 +23,6 @@ if TYPE_CHECKING:
 GROUP_BYTES = 64 * 1024 * 1024
 GROUP_PAIRS = 256
 """The states of a group are a few megabytes, and merging them takes milliseconds."""
-REPEATS_IN_ALL, LEAST_REPEATS = 4096, 64
-"""First rows among which rows of one token are looked for, of all sequences and of each: a few dozen repeats tell the
-embedding, and every row of them is read twice."""
 MAX_EXAMPLES = 5
 """How many sequences a result names of each kind; the counts are complete."""
 
@@ -69,7 +66,7 @@ def measure_pairs(
     row_bytes = _row_bytes(aligner)
     arithmetic = choose_arithmetic(row_bytes * sum(pair.length for pair in pairs), device)
 
-    repeats_among = min(REPEATS_AMONG, max(LEAST_REPEATS, -(-REPEATS_IN_ALL // max(1, len(pairs)))))
+    first_rows = repeats_among(len(pairs))
     stop = Event()
 
     def measure(group: Sequence[SequencePair]) -> _Part:
@@ -80,7 +77,7 @@ def measure_pairs(
                 known,
                 bad_row_distance,
                 arithmetic,
-                repeats_among=repeats_among,
+                repeats_among=first_rows,
                 stop=stop,
             )
         )

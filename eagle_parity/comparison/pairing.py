@@ -74,8 +74,10 @@ class Pairing:
 
     def tokens(self, side: Literal["trained", "live"]) -> dict[str, int]:
         """How many each sequence of a side has, by its name; those without token ids aren't among them."""
-        sequences = [getattr(pair, side) for pair in self.pairs]
-        sequences += self.unpaired_trained if side == "trained" else self.unpaired_live
+        if side == "trained":
+            sequences = [*(pair.trained for pair in self.pairs), *self.unpaired_trained]
+        else:
+            sequences = [*(pair.live for pair in self.pairs), *self.unpaired_live]
         return {sequence.name: len(sequence.ids) for sequence in sequences}
 
 

@@ -20,7 +20,8 @@ NO_SPREAD = 1e-12
 """Keeps a dimension that never moves from being infinitely bad."""
 
 
-ERRORS, NOISE, SINKS = range(3)
+_KINDS = 3
+ERRORS, NOISE, SINKS = range(_KINDS)
 """A pair's histograms: of the errors of its rows, of those of a second live capture, and of sinks."""
 
 
@@ -36,7 +37,7 @@ class SlotPair:
     """
 
     moments: PairMoments
-    histograms: ErrorHistograms = field(default_factory=lambda: ErrorHistograms(3))
+    histograms: ErrorHistograms = field(default_factory=lambda: ErrorHistograms(_KINDS))
     worst: tuple[str, float] | None = None
     bad_sequences: int = 0
     bad_sinks: int = 0

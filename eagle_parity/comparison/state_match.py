@@ -18,7 +18,8 @@ if TYPE_CHECKING:
     from eagle_parity.numerics.arithmetic import Pairs
 
 
-REPEATS, CONTRASTS, NORMS = -3, -2, -1
+_BEHIND = 3
+REPEATS, CONTRASTS, NORMS = range(-_BEHIND, 0)
 """Histograms of a state behind those of its candidates: how rows of one token differ, how others do, and norms."""
 
 
@@ -42,7 +43,7 @@ class StateMatch:
     @classmethod
     def start(cls, candidates: tuple[Candidate, ...], dtype: str) -> StateMatch:
         """An empty one."""
-        return cls(candidates, ErrorHistograms(len(candidates) - REPEATS), dtype)
+        return cls(candidates, ErrorHistograms(len(candidates) + _BEHIND), dtype)
 
     def targets(self, pairs: Pairs, state: int, expected: Mapping[str, int]) -> list[tuple[int, torch.Tensor]]:
         """Which rows of a block's errors go into which counts.

@@ -1,8 +1,7 @@
 """What a comparison computes of a block of rows, in two ways that agree.
 
 ``WholeArrays`` is plain torch in float64: the reference, the choice for little data, and what runs on a GPU.
-``Compiled`` is ``loops``: one pass over cache-sized tiles of the stored numbers, dozens of times faster, and worth
-the second that loading it takes from some ten megabytes on.
+``Compiled`` is ``loops``: one pass over cache-sized tiles of the stored numbers, some twenty times faster.
 
 Distances between states that are compared with many others come from inner products, one for each two states and row:
 ``|x - y|^2 = |x|^2 + |y|^2 - 2xy``. Where the two are close that difference is mostly rounding, so there, and for the
@@ -17,18 +16,16 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 import torch
 
+from eagle_parity.numerics.loops.shapes import SUMS
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from eagle_parity.numerics.file_rows import BlockState
 
-SUMS = 6
-
 SUBTRACTED_BELOW = 0.03
 """Relative errors under this are measured by subtraction: by inner products with float32 sums within a tile, a relative
 error e is known to about 1e-7 / e, here a tenth of a bin of the histograms."""
-HUGE = 1e30
-"""Squared norms beyond this leave float32's range somewhere on the way; such rows are added up in float64."""
 
 
 class Pairs(NamedTuple):

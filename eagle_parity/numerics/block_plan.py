@@ -18,15 +18,13 @@ from eagle_parity.numerics.loops.shapes import (
     READ_BYTES,
     ROWS_AT_ONCE,
     TILE,
+    TILE_SUMS,
 )
 
 if TYPE_CHECKING:
     import numpy.typing as npt
 
     from eagle_parity.numerics.located import Located
-
-_SUMS = 9
-"""Seven sums of each dimension, and two origins."""
 
 
 class Plan(NamedTuple):
@@ -65,17 +63,17 @@ class Scratch(NamedTuple):
 
     Attributes:
         tiles: float32, a widened tile of each state, and one of zeros.
-        sums: float32, a tile of the sums of each dimension, and the origins.
+        tile_sums: float32, a tile of the sums of each dimension, of the largest differences and of the origins.
         wide: float32, a tile of either of two states.
-        at_3N: uint64, addresses: of the row, of the first of the rows at once, and from row to row.
-        squares_N, products_P: float64, of the row; a product more than pairs.
+        at_3N: uint64, addresses of the row and of the first of the rows at once, and bytes from row to row.
+        squares_N, products_P: float64, of the row; one product more than pairs, for those that nobody asked for.
         rows_2R: uint64, addresses of rows of two states.
         places_R: int64, which ones they are.
         distances_R: float64, theirs.
     """
 
     tiles: npt.NDArray[np.float32]
-    sums: npt.NDArray[np.float32]
+    tile_sums: npt.NDArray[np.float32]
     wide: npt.NDArray[np.float32]
     at_3N: npt.NDArray[np.uint64]
     squares_N: npt.NDArray[np.float64]
@@ -90,7 +88,7 @@ class Scratch(NamedTuple):
         width = TILE + PADDING
         return cls(
             np.zeros((states + 1, width), np.float32),
-            np.zeros((_SUMS, width), np.float32),
+            np.zeros((TILE_SUMS, width), np.float32),
             wide(),
             np.zeros((3, states), np.uint64),
             np.zeros(states),

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from eagle_parity.numerics.arithmetic import Arithmetic
 
 COMPILED_FROM_BYTES = 32 * 1024 * 1024
-"""Of states, on both sides: below this, whole arrays are done before the compiled loops are loaded."""
+"""Of states, on both sides. Whole arrays take half a second for so much, and a first run would compile for twenty."""
 
 
 def choose_arithmetic(state_bytes: int, device: str = "cpu") -> Arithmetic:

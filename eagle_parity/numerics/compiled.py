@@ -77,24 +77,20 @@ class Compiled:
         standing_T, huge_T = (torch.empty(rows, dtype=torch.bool) for _ in range(2))
         added_Q = np.zeros(len(pairs.subtracted), np.int64)
         unread = self._loops.compare_block(
-            block.addresses_N,
-            block.steps_N,
-            block.codes_N,
-            block.source_N,
-            block.sources_5F,
-            *tables,
-            np.array(pairs.subtracted, np.int64).reshape(-1, 2).T.copy(),
-            limits_N,
-            sums_4Q,
-            size,
-            np.array([SUBTRACTED_BELOW]),
-            *Plan.of(block, rows, size),
-            *Scratch.of(len(held), len(pairs.by_products)),
-            squares_NT.numpy(),
-            errors_RT.numpy(),
-            standing_T.numpy(),
-            huge_T.numpy(),
-            added_Q,
+            **block.arrays(),
+            **tables._asdict(),
+            subtracted_2Q=np.array(pairs.subtracted, np.int64).reshape(-1, 2).T.copy(),
+            limits_N=limits_N,
+            sums_4Q=sums_4Q,
+            size=size,
+            subtracted_below=np.array([SUBTRACTED_BELOW]),
+            **Plan.of(block, rows, size)._asdict(),
+            **Scratch.of(len(held), len(pairs.by_products))._asdict(),
+            squares_NT=squares_NT.numpy(),
+            errors_PT=errors_RT.numpy(),
+            standing_T=standing_T.numpy(),
+            huge_T=huge_T.numpy(),
+            added_Q=added_Q,
         )
         if unread >= 0:
             raise why_not_read(block.sources[unread], rows)
@@ -124,15 +120,18 @@ class Compiled:
         held = [_direct(state) for state in states]
         squared_QT = torch.empty((len(pairs), len(x_rows)), dtype=torch.float64)
         x, y = np.array(pairs, np.int64).reshape(-1, 2).T.copy()
+        block = locate(held)
         self._loops.row_distances(
-            *locate(held)[:3],
-            x,
-            y,
-            x_rows.contiguous().numpy(),
-            y_rows.contiguous().numpy(),
-            held[0].shape[1],
-            wide(),
-            squared_QT.numpy(),
+            addresses_N=block.addresses_N,
+            steps_N=block.steps_N,
+            codes_N=block.codes_N,
+            x_Q=x,
+            y_Q=y,
+            x_rows_T=x_rows.contiguous().numpy(),
+            y_rows_T=y_rows.contiguous().numpy(),
+            size=held[0].shape[1],
+            wide=wide(),
+            out_QT=squared_QT.numpy(),
         )
         doubtful = squared_QT.isinf().any(0).nonzero().flatten()
         if len(doubtful):
@@ -164,12 +163,12 @@ class Compiled:
         import numpy as np
 
         self._loops.count_errors(
-            errors_RT.double().contiguous().numpy(),
-            np.array(rows, np.int64),
-            keep_T.contiguous().numpy(),
-            edges_B.numpy(),
-            self._first_bins(edges_B),
-            np.array([counts_B.data_ptr() for counts_B in counts], np.uint64),
+            errors_PT=errors_RT.double().contiguous().numpy(),
+            rows_R=np.array(rows, np.int64),
+            keep_T=keep_T.contiguous().numpy(),
+            edges_B=edges_B.numpy(),
+            first_bins=self._first_bins(edges_B),
+            counts_R=np.array([counts_B.data_ptr() for counts_B in counts], np.uint64),
         )
 
     def _first_bins(self, edges_B: torch.Tensor) -> npt.NDArray[np.int32]:

@@ -39,6 +39,10 @@ class Located(NamedTuple):
     sources_5F: npt.NDArray[np.int64]
     sources: list[FileSource]
 
+    def arrays(self) -> dict[str, npt.NDArray[np.generic]]:
+        """What a loop takes of it, by its names."""
+        return {name: array for name, array in self._asdict().items() if name != "sources"}
+
 
 def locate(states: Sequence[BlockState]) -> Located:
     """Where states are; those in memory must stay there, and files open, as long as this is used."""

@@ -1,9 +1,10 @@
 """The compiled loops as machine code: numba compiles them once, and from then on llvmlite links what was kept.
 
 numba keeps what it compiles as well, but fills its registries of all functions that it knows before it loads the first
-one, in every process: that takes as long as a gigabyte of states does. Linking takes a hundredth of a second.
+one, in every process: that takes half as long as a gigabyte of states does. Linking takes a hundredth of a second.
 
-What is kept is told apart by the loops' own source, the versions of numba and llvmlite, and the processor.
+What is kept is told apart by everything that it depends on: the source of the loops and of this module, the versions of
+numba and llvmlite, the system and the processor.
 """
 
 from __future__ import annotations
@@ -11,35 +12,28 @@ from __future__ import annotations
 import ctypes
 import hashlib
 import importlib.metadata
-import importlib.util
-import os
-import tempfile
-from contextlib import suppress
+import inspect
+import json
+import operator
 from functools import cache
 from importlib import resources
-from pathlib import Path
 from threading import Lock
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import llvmlite
 import llvmlite.binding as llvm
 import numpy as np
 
-from eagle_parity.numerics import loops
+from eagle_parity import numerics
+from eagle_parity.numerics import kept_code, loops
 from eagle_parity.numerics.loops.shapes import FIELDS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from importlib.resources.abc import Traversable
 
     import numpy.typing as npt
 
-FOLDER_ENV = "NUMBA_CACHE_DIR"
-NAMES = ("compare_block", "row_distances", "count_errors")
-"""Of the loops, in ``loops.entries``."""
-
-_MAGIC = b"eagle-parity loops 1\n"
-_DIGEST_BYTES = hashlib.sha256().digest_size
-_MOST_BYTES = 64 * 1024 * 1024
 _OPTIMISATION = 3
 _PROTOTYPE = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_uint64)
 """numba's calling convention: a status, and where the result, an exception and the argument are. ctypes lets other
@@ -50,36 +44,57 @@ _NEVER = ctypes.CFUNCTYPE(None, ctypes.c_void_p)(lambda _: None)
 _lock = Lock()
 
 
+class Parameter(NamedTuple):
+    """What a loop takes: an array's dtype and number of dimensions, or an int64, which has none."""
+
+    name: str
+    dtype: str
+    dimensions: int
+
+
 class Loop:
     """One compiled loop.
 
     Args:
         name: its own.
+        parameters: what it takes, in its order.
         address: of its machine code.
     """
 
-    def __init__(self, name: str, address: int) -> None:
+    def __init__(self, name: str, parameters: list[Parameter], address: int) -> None:
         self._name = name
+        self._parameters = parameters
         self._call = _PROTOTYPE(address)
 
-    def __call__(self, *arguments: npt.NDArray[np.generic] | int) -> int:
+    def __call__(self, **arguments: npt.NDArray[np.generic] | int) -> int:
         """Runs it.
 
         Args:
-            arguments: arrays of one or two dimensions in C's order, of the dtypes that the loop's docstring has.
+            arguments: of the names, dtypes and dimensions that its source has, arrays in C's order.
 
         Returns:
             Its result.
+
+        Raises:
+            TypeError: other arguments. A loop takes addresses, and would read and write whatever is there.
         """
-        told = np.zeros((len(arguments), FIELDS), np.int64)
-        for row, argument in zip(told, arguments, strict=True):
-            if isinstance(argument, np.ndarray):
-                if not argument.flags.c_contiguous:
-                    raise ValueError(f"{self._name} takes arrays without gaps")
-                row[0] = argument.ctypes.data
-                row[1 : 1 + argument.ndim] = argument.shape
-            else:
-                row[0] = argument
+        told = np.zeros((len(self._parameters), FIELDS), np.int64)
+        if arguments.keys() != {parameter.name for parameter in self._parameters}:
+            raise TypeError(f"{self._name} takes {', '.join(each.name for each in self._parameters)}")
+        for row, (name, dtype, dimensions) in zip(told, self._parameters, strict=True):
+            argument = arguments[name]
+            if not dimensions:
+                row[0] = operator.index(argument)
+                continue
+            if (
+                not isinstance(argument, np.ndarray)
+                or argument.dtype != dtype
+                or argument.ndim != dimensions
+                or not argument.flags.c_contiguous
+            ):
+                raise TypeError(f"{name} of {self._name} has to be {dtype}, {dimensions} dimensions, without gaps")
+            row[0] = argument.ctypes.data
+            row[1 : 1 + dimensions] = argument.shape
         result, error = ctypes.c_int64(), ctypes.c_void_p()
         status = self._call(ctypes.addressof(result), ctypes.addressof(error), told.ctypes.data)
         if status:
@@ -91,21 +106,32 @@ class Loops:
     """All of them.
 
     Args:
-        code: an object file in which they are.
+        code: as ``_compile`` gives it.
 
     Attributes:
-        compare_block, row_distances, count_errors: see ``loops``.
+        compare_block, row_distances, count_errors: see ``loops.entries``.
+
+    Raises:
+        RuntimeError, ValueError: it can't be linked here, or is something else.
     """
 
     def __init__(self, code: bytes) -> None:
-        builder = llvm.JITLibraryBuilder().add_object_img(code).add_current_process()
+        head, _, image = code.partition(b"\n")
+        self._parameters: dict[str, list[list[str | int]]] = json.loads(head)
+        builder = llvm.JITLibraryBuilder().add_object_img(image).add_current_process()
         builder.import_symbol("NRT_MemInfo_call_dtor", ctypes.cast(_NEVER, ctypes.c_void_p).value)
-        for name in NAMES:
+        for name in self._parameters:
             builder.export_symbol(name)
         self._linker = llvm.create_lljit_compiler(suppress_errors=True)
         # The code is there as long as both are.
         self._linked = builder.link(self._linker, "loops")
-        self.compare_block, self.row_distances, self.count_errors = (Loop(name, self._linked[name]) for name in NAMES)
+        self.compare_block = self._loop("compare_block")
+        self.row_distances = self._loop("row_distances")
+        self.count_errors = self._loop("count_errors")
+
+    def _loop(self, name: str) -> Loop:
+        parameters = [Parameter(str(told), str(dtype), int(rank)) for told, dtype, rank in self._parameters[name]]
+        return Loop(name, parameters, self._linked[name])
 
 
 def load() -> Loops:
@@ -119,49 +145,38 @@ def _load() -> Loops:
     llvm.initialize_native_target()
     llvm.initialize_native_asmprinter()
     name = f"loops-{_key()}.o"
-    for folder in folders():
-        code = _kept(folder / name)
+    for folder in kept_code.folders():
+        code = kept_code.read(folder / name)
         if code is not None:
-            # What another machine has left may be for a system of another kind.
-            with suppress(RuntimeError):
+            try:
                 return Loops(code)
+            except (RuntimeError, ValueError, KeyError):  # whole, and of no use
+                continue
     code = _compile()
-    for folder in folders():
-        with suppress(OSError):
-            _keep(folder / name, code)
+    found = Loops(code)
+    for folder in kept_code.folders():
+        if kept_code.keep(folder / name, code):
             break
-    return Loops(code)
-
-
-def folders() -> Iterator[Path]:
-    """Where machine code may be kept: a folder that was named, beside the package's bytecode, the user's cache."""
-    named = os.environ.get(FOLDER_ENV)
-    if named:
-        yield Path(named)
-    with suppress(NotImplementedError, TypeError):
-        yield Path(importlib.util.cache_from_source(str(loops.__file__))).parent
-    with suppress(RuntimeError):  # nobody's home
-        yield Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "eagle-parity"
-
-
-def trusted_owners() -> set[int] | None:
-    """Whose machine code is run: one's own, the administrator's, and that of whose Python code is run here anyway."""
-    if not hasattr(os, "geteuid"):
-        return None
-    owners = {0, os.geteuid()}
-    with suppress(OSError):  # in an archive
-        owners.add(Path(str(loops.__file__)).stat().st_uid)
-    return owners
+    return found
 
 
 def _key() -> str:
-    known = hashlib.sha256()
+    told = [(file.name, file.read_text(encoding="utf-8")) for file in _sources()]
+    told += [
+        ("numba", importlib.metadata.version("numba")),
+        ("llvmlite", llvmlite.__version__),
+        ("system", llvm.get_process_triple()),
+        ("processor", " ".join(_processor())),
+    ]
+    return hashlib.sha256(json.dumps(told).encode()).hexdigest()[:24]
+
+
+def _sources() -> Iterator[Traversable]:
+    """Files that what is compiled depends on."""
+    yield resources.files(numerics) / "machine_code.py"
     for file in sorted(resources.files(loops).iterdir(), key=lambda each: each.name):
         if file.name.endswith(".py"):
-            known.update(file.read_bytes())
-    for told in (importlib.metadata.version("numba"), llvmlite.__version__, llvm.get_process_triple(), *_processor()):
-        known.update(f"\n{told}".encode())
-    return known.hexdigest()[:24]
+            yield file
 
 
 def _processor() -> tuple[str, str]:
@@ -169,54 +184,31 @@ def _processor() -> tuple[str, str]:
     return llvm.get_host_cpu_name(), llvm.get_host_cpu_features().flatten()
 
 
-def _kept(path: Path) -> bytes | None:
-    """What is kept there; None where nothing is, not all of it, or what somebody else may have put there."""
-    try:
-        with path.open("rb") as file:
-            status = os.fstat(file.fileno())
-            owners = trusted_owners()
-            if status.st_size > _MOST_BYTES or (owners is not None and status.st_uid not in owners):
-                return None
-            content = file.read()
-    except OSError:
-        return None
-    start = len(_MAGIC) + _DIGEST_BYTES
-    code = content[start:]
-    return code if content[:start] == _MAGIC + hashlib.sha256(code).digest() else None
-
-
-def _keep(path: Path, code: bytes) -> None:
-    """Whole or not at all: another process may be reading."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    descriptor, temporary = tempfile.mkstemp(dir=path.parent, prefix=path.name)
-    try:
-        with os.fdopen(descriptor, "wb") as file:
-            file.write(_MAGIC + hashlib.sha256(code).digest() + code)
-        # As bytecode is: whoever can run the package can use it.
-        Path(temporary).chmod(0o644)
-        Path(temporary).replace(path)
-    except BaseException:
-        Path(temporary).unlink(missing_ok=True)
-        raise
-
-
 def _compile() -> bytes:
-    """An object file of the loops."""
+    """What the loops take, as a line of JSON, and an object file of them."""
     from numba import types
+    from numba.np.numpy_support import as_dtype
 
-    from eagle_parity.numerics.loops import entries
+    from eagle_parity.numerics.loops.entries import ENTRIES
 
     module = llvm.parse_assembly("")
-    for name in NAMES:
-        entry = getattr(entries, name)
+    parameters: dict[str, list[Parameter]] = {}
+    for name, (entry, loop) in ENTRIES.items():
         entry.compile((types.uint64,))
         (signature,) = entry.signatures
         part = llvm.parse_assembly(entry.inspect_llvm(signature))
         part.get_function(entry.overloads[signature].fndesc.llvm_func_name).name = name
         module.link_in(part)
+        (taken,) = loop.signatures
+        parameters[name] = [
+            Parameter(parameter, as_dtype(kind.dtype).name, kind.ndim)
+            if isinstance(kind, types.Array)
+            else Parameter(parameter, as_dtype(kind).name, 0)
+            for parameter, kind in zip(inspect.signature(loop.py_func).parameters, taken, strict=True)
+        ]
     cpu, features = _processor()
     machine = llvm.Target.from_triple(llvm.get_process_triple()).create_target_machine(
         cpu=cpu, features=features, opt=_OPTIMISATION, reloc="default", codemodel="jitdefault", jit=True
     )
-    code: bytes = machine.emit_object(module)
-    return code
+    image: bytes = machine.emit_object(module)
+    return json.dumps(parameters).encode() + b"\n" + image

@@ -81,8 +81,9 @@ class PairMoments:
         """Takes the origins from the first of some rows, where none have been added yet; whether there are any."""
         if self.rows == 0 and len(rows):
             first = rows[:ORIGIN_ROWS]
-            # Of float32: an origin needn't be exact.
-            x_D, y_D = (side_TD.index_select(0, first).float().mean(0).double() for side_TD in (x_TD, y_TD))
+            x_D, y_D = (
+                side_TD.index_select(0, first).mean(0, dtype=torch.float64).float().double() for side_TD in (x_TD, y_TD)
+            )
             self.sums = self.sums._replace(origin_x_D=x_D, origin_y_D=y_D)
         return self.rows > 0 or len(rows) > 0
 

@@ -19,12 +19,12 @@ if TYPE_CHECKING:
 class Tables(NamedTuple):
     """How products are computed together; see ``loops.block.compare_block``."""
 
-    staged: npt.NDArray[np.bool_]
+    staged_N: npt.NDArray[np.bool_]
     rights_2K: npt.NDArray[np.int64]
     lefts_4K: npt.NDArray[np.int64]
     outs_8K: npt.NDArray[np.int64]
     squared_by_N: npt.NDArray[np.int64]
-    pairs: npt.NDArray[np.int64]
+    products_2P: npt.NDArray[np.int64]
 
 
 class _Table(NamedTuple):

@@ -44,6 +44,8 @@ def choose_sinks(norms_NT: torch.Tensor, limits_N: torch.Tensor, length: int) ->
         limits_N: as above.
         length: of the sequence, of which a share at most can be sinks.
     """
+    if len(norms_NT) != len(limits_N):
+        raise ValueError(f"{len(limits_N)} limits for {len(norms_NT)} states")
     sinks_T = torch.zeros(norms_NT.shape[1], dtype=torch.bool)
     beyond_NT = (norms_NT > limits_N[:, None]) & norms_NT.isfinite()
     # By place and not by a threshold: rows of one repeated token have one norm, however many they are.

@@ -225,7 +225,7 @@ def test_shards_with_a_data_config_state_their_wiring(program: Program) -> None:
     assert (status, errors(result)) == (1, ["spurious-embedding"])
 
 
-HEAVY = ("torch", "transformers", "numba", "numpy", "safetensors")
+HEAVY = ("torch", "transformers", "numba", "llvmlite", "numpy", "safetensors")
 
 
 def test_no_heavy_module_is_imported(program: Program) -> None:

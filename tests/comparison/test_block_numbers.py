@@ -12,7 +12,7 @@ import torch
 from builders import Written, write_capture, write_stacked
 from states_in_memory import in_memory
 
-from eagle_parity.comparison.accumulator import Accumulator
+from eagle_parity.comparison.accumulator import Accumulator, repeats_among
 from eagle_parity.comparison.alignment import Aligner, Lost, boundary_candidate
 from eagle_parity.comparison.block_numbers import BlockNumbers
 from eagle_parity.comparison.pairing import PrefixIndex, pair_sequences, read_ids
@@ -177,3 +177,8 @@ def test_both_ways_say_the_same(dtype: torch.dtype) -> None:
     assert slots[0]["pair"]["sink_rows"] >= 3
     assert slots[0]["live"]["non_finite_rows"] == 1
     assert slots[1]["live"]["candidates"][0]["trained_slot"] in {0, None}
+
+
+def test_first_rows_that_are_looked_at_for_repeats() -> None:
+    """All together as many whatever the number of sequences, within what one sequence can tell and has to."""
+    assert [repeats_among(sequences) for sequences in (0, 1, 16, 32, 64, 100_000)] == [256, 256, 256, 128, 64, 64]

@@ -242,3 +242,11 @@ def test_the_index_finds_what_a_plain_search_finds(
 def test_huge_ids_are_compared_as_they_are(token: int) -> None:
     ids = torch.tensor([token, *range(20)])
     assert PrefixIndex([SequenceIds("a", ids, 21, 0)]).longest(ids) is not None
+
+
+def test_tokens_are_those_that_the_sides_count() -> None:
+    trained, live = side([text(1), text(100), text(200)]), side([text(1), text(100, 20), text(300, 7)])
+    pairing = pair_sequences(trained, live)
+    assert len(pairing.pairs) == 2
+    assert pairing.tokens("trained") == {name: trained.count_tokens(name) for name in trained.names}
+    assert pairing.tokens("live") == {name: live.count_tokens(name) for name in live.names}

@@ -11,10 +11,11 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from eagle_parity.numerics.arithmetic import SUMS, Arithmetic, Compared, Pairs, PairSums
+from eagle_parity.numerics.arithmetic import Arithmetic, Compared, Pairs, PairSums
 from eagle_parity.numerics.choice import COMPILED_FROM_BYTES, choose_arithmetic
 from eagle_parity.numerics.compiled import Compiled
 from eagle_parity.numerics.histogram import EDGES, ErrorHistograms
+from eagle_parity.numerics.loops.shapes import SUMS
 from eagle_parity.numerics.moments import PairMoments
 from eagle_parity.numerics.whole_arrays import WholeArrays
 

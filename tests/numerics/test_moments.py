@@ -110,3 +110,12 @@ def test_what_does_not_fit_is_an_error() -> None:
         PairMoments(2).update(torch.zeros(3, 2), torch.zeros(2, 2))
     with pytest.raises(ValueError, match="no rows"):
         PairMoments(2).update(torch.zeros(0, 2), torch.zeros(0, 2)).compute()
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_rows_whose_sum_leaves_float32(dtype: torch.dtype) -> None:
+    """Of 32 rows of 2e37 the sum does, and their mean, around which sums are taken, doesn't."""
+    rows = torch.full((40, WIDTH), 2e37).to(dtype)
+    found = PairMoments(WIDTH).update(rows, rows / 2).compute()
+    assert torch.allclose(found.mean_x_D, rows[0].double(), rtol=1e-12)
+    assert (found.std_x_D < 1e30).all()

@@ -27,15 +27,15 @@ def test_each_pair_is_in_one_place(layout: tuple[list[tuple[int, int]], list[tor
     found = []
     for rights, lefts, outs in zip(tables.rights_2K.T, tables.lefts_4K.T, tables.outs_8K.T, strict=True):
         # One loop takes both right ones: it reads them from the tiles, or as one dtype from where they lie.
-        assert len({"staged" if tables.staged[right] else dtypes[right] for right in rights}) == 1
+        assert len({"staged" if tables.staged_N[right] else dtypes[right] for right in rights}) == 1
         for place, out in enumerate(outs):
             if out < len(pairs):
                 right, left = int(rights[place // LEFTS]), int(lefts[place % LEFTS])
                 assert {right, left} == set(pairs[out])
-                assert tables.staged[left]
+                assert tables.staged_N[left]
                 found.append(int(out))
     assert sorted(found) == list(range(len(pairs)))
-    assert tables.pairs.T.tolist() == [list(pair) for pair in pairs]
+    assert tables.products_2P.T.tolist() == [list(pair) for pair in pairs]
 
 
 @given(layout=layouts())
@@ -46,7 +46,7 @@ def test_squares_come_from_a_table_that_has_them(layout: tuple[list[tuple[int, i
         if table >= 0:
             assert state in tables.rights_2K[:, table]
             assert tables.lefts_4K[-1, table] == len(dtypes)
-            assert not tables.staged[state]
+            assert not tables.staged_N[state]
 
 
 def test_three_slots_a_side_against_many_boundaries_leave_no_product_over() -> None:

@@ -31,12 +31,12 @@ def _relative(squared, expected):
 
 @inner
 def compare_block(
-    addresses,
-    steps,
-    codes,
+    addresses_N,
+    steps_N,
+    codes_N,
     source_N,
     sources_5F,
-    staged,
+    staged_N,
     rights_2K,
     lefts_4K,
     outs_8K,
@@ -52,14 +52,14 @@ def compare_block(
     read_to_F,
     read,
     tiles,
-    scratch,
+    tile_sums,
     wide,
     at_3N,
     squares_N,
     products_P,
     rows_2R,
-    places,
-    distances,
+    places_R,
+    distances_R,
     squares_NT,
     errors_PT,
     standing_T,
@@ -72,14 +72,14 @@ def compare_block(
     differences and the sums of each dimension, while the rows are still in a cache.
 
     Args:
-        addresses: uint64 ``[N]``, of each state's first row; of those in files where it begins in a source's row.
-        steps: uint64 ``[N]``, bytes from row to row, in memory.
-        codes: int64 ``[N]``, ``BFLOAT16`` or ``FLOAT32``.
+        addresses_N: uint64 ``[N]``, of each state's first row; of those in files where it begins in a source's row.
+        steps_N: uint64 ``[N]``, bytes from row to row, in memory.
+        codes_N: int64 ``[N]``, ``BFLOAT16`` or ``FLOAT32``.
         source_N: int64, the source that a state is read from; -1 of those in memory.
         sources_5F: int64: of each source its file's descriptor, the byte of its first row, bytes from row to row, how
             many are read of each, and bytes from row to row where they are read to.
-        staged: bool ``[N]``, which states are widened once for all their products: the left ones at least.
-        rights_2K: int64, the right states of each table of products, both of one dtype and both staged or not.
+        staged_N: bool ``[N]``, which states are widened once for all their products: the left ones at least.
+        rights_2K: int64, the right states of each table of products, both of one dtype and both staged_N or not.
         lefts_4K: int64, its left states; N where there is none.
         outs_8K: int64, the pair that each product of it belongs to, P where to none.
         squared_by_N: int64, the table that computes a state's squares on its way: one without a fourth left state, of
@@ -87,12 +87,13 @@ def compare_block(
         products_2P: int64, the left states and the right ones: errors of the left against the right.
         subtracted_2Q: int64, the subjects and what is expected of each pair that is subtracted.
         limits_N: float64, the norms beyond which a row stands out; infinite or NaN where nothing does.
-        sums_4Q: uint64, addresses of each such pair's origins of x and y, sums and largest differences: see
+        sums_4Q: uint64, addresses_N of each such pair's origins of x and y, sums and largest differences: see
             ``arithmetic.PairSums``, with the expected state as x. 0 where no sums are taken.
         size: D.
         subtracted_below: float64 ``[1]``, relative errors under it are measured by subtraction.
         at_once, ahead, read_to_F, read: see ``block_plan.Plan``.
-        tiles, scratch, wide, at_3N, squares_N, products_P, rows_2R, places, distances: see ``block_plan.Scratch``.
+        tiles, tile_sums, wide, at_3N, squares_N, products_P, rows_2R, places_R, distances_R: see
+            ``block_plan.Scratch``.
         squares_NT: float64, is filled.
         errors_PT: float64 ``[P + Q + N, T]``, is filled: relative errors of all pairs, then norms. NaN where either
             row isn't finite.
@@ -117,9 +118,9 @@ def compare_block(
         for s in range(states):
             f = source_N[s]
             if f < 0:
-                row_at[s], row_step[s] = addresses[s] + np.uint64(begin) * steps[s], steps[s]
+                row_at[s], row_step[s] = addresses_N[s] + np.uint64(begin) * steps_N[s], steps_N[s]
             else:
-                row_at[s] = addresses[s] + np.uint64(read.ctypes.data + read_to_F[f])
+                row_at[s] = addresses_N[s] + np.uint64(read.ctypes.data + read_to_F[f])
                 row_step[s] = np.uint64(sources_5F[4, f])
         for t in range(begin, stop):
             if (t - begin) % ahead == 0:
@@ -128,7 +129,7 @@ def compare_block(
                 for u in range(t, min(t + ahead, stop)):
                     for s in range(states):
                         if source_N[s] < 0:
-                            item = 2 if codes[s] == BFLOAT16 else 4
+                            item = 2 if codes_N[s] == BFLOAT16 else 4
                             touched ^= bring_in(row_at[s] + np.uint64(u - begin) * row_step[s], size * item)
             for s in range(states):
                 at[s] = row_at[s] + np.uint64(t - begin) * row_step[s]
@@ -138,8 +139,8 @@ def compare_block(
                 width = min(TILE, size - low)
                 add_row_products(
                     at,
-                    codes,
-                    staged,
+                    codes_N,
+                    staged_N,
                     rights_2K,
                     lefts_4K,
                     outs_8K,
@@ -156,7 +157,7 @@ def compare_block(
                 huge = huge or squares_N[s] > HUGE
                 if squares_N[s] < TINY:
                     # The squares of small numbers are zero; so are those of zeros, of which there may be many rows.
-                    if codes[s] == BFLOAT16:
+                    if codes_N[s] == BFLOAT16:
                         huge = huge or has_number(view_halves(at[s], 0, size), size)
                     else:
                         huge = huge or has_number(view_floats(at[s], 0, size), size)
@@ -171,7 +172,7 @@ def compare_block(
                 expected = squares_N[right]
                 squared = squares_N[left] + expected - 2 * products_P[p]
                 if squared < threshold * expected or expected == 0 or squared < 0:
-                    squared = row_distance(at[left], codes[left], at[right], codes[right], size, wide)
+                    squared = row_distance(at[left], codes_N[left], at[right], codes_N[right], size, wide)
                 errors_PT[p, t] = _relative(squared, expected)
         for q in range(differences):
             y, x = subtracted_2Q[0, q], subtracted_2Q[1, q]
@@ -182,29 +183,29 @@ def compare_block(
                 y_row = row_at[y] + np.uint64(t - begin) * row_step[y]
                 is_finite = np.isfinite(squares_NT[x, t]) and np.isfinite(squares_NT[y, t])
                 if wanted and is_finite and not standing_T[t] and not huge_T[t]:
-                    x_rows[count], y_rows[count], places[count] = x_row, y_row, t
+                    x_rows[count], y_rows[count], places_R[count] = x_row, y_row, t
                     count += 1
                 else:
-                    squared = row_distance(x_row, codes[x], y_row, codes[y], size, wide) if is_finite else np.nan
+                    squared = row_distance(x_row, codes_N[x], y_row, codes_N[y], size, wide) if is_finite else np.nan
                     errors_PT[pairs + q, t] = _relative(squared, squares_NT[x, t])
             if count:
-                distances[:] = 0
+                distances_R[:] = 0
                 add_rows(
                     x_rows,
-                    codes[x],
+                    codes_N[x],
                     y_rows,
-                    codes[y],
+                    codes_N[y],
                     count,
                     size,
                     (view_doubles(sums_4Q[0, q], 0, size), view_doubles(sums_4Q[1, q], 0, size)),
                     view_sums(sums_4Q[2, q], size),
                     view_doubles(sums_4Q[3, q], 0, size),
-                    scratch,
+                    tile_sums,
                     wide,
-                    distances,
+                    distances_R,
                 )
                 added_Q[q] += count
                 for i in range(count):
-                    errors_PT[pairs + q, places[i]] = _relative(distances[i], squares_NT[x, places[i]])
-    places[0] = touched  # else nobody would have to look
+                    errors_PT[pairs + q, places_R[i]] = _relative(distances_R[i], squares_NT[x, places_R[i]])
+    places_R[0] = touched  # else nobody would have to look
     return -1

@@ -47,18 +47,18 @@ def row_distance(x, x_code, y, y_code, size, tiles):
 
 
 @inner
-def row_distances(addresses, steps, codes, x, y, x_rows, y_rows, size, wide, out_QT):
+def row_distances(addresses_N, steps_N, codes_N, x_Q, y_Q, x_rows_T, y_rows_T, size, wide, out_QT):
     """Squared distances of rows, float64 ``[Q, T]``.
 
     Args:
-        addresses, steps, codes, size, wide: see ``compare_block``.
-        x, y: int64 ``[Q]``, the states.
-        x_rows, y_rows: int64 ``[T]``, the rows of one and of the other; the same for all.
+        addresses_N, steps_N, codes_N, size, wide: see ``compare_block``.
+        x_Q, y_Q: int64 ``[Q]``, the states.
+        x_rows_T, y_rows_T: int64 ``[T]``, the rows of one and of the other; the same for all.
         out_QT: is filled; infinite where float32 overflows.
     """
-    for q in range(len(x)):
-        a, b = x[q], y[q]
-        for t in range(len(x_rows)):
-            one = addresses[a] + np.uint64(x_rows[t]) * steps[a]
-            two = addresses[b] + np.uint64(y_rows[t]) * steps[b]
-            out_QT[q, t] = row_distance(one, codes[a], two, codes[b], size, wide)
+    for q in range(len(x_Q)):
+        a, b = x_Q[q], y_Q[q]
+        for t in range(len(x_rows_T)):
+            one = addresses_N[a] + np.uint64(x_rows_T[t]) * steps_N[a]
+            two = addresses_N[b] + np.uint64(y_rows_T[t]) * steps_N[b]
+            out_QT[q, t] = row_distance(one, codes_N[a], two, codes_N[b], size, wide)

@@ -35,8 +35,7 @@ def _matrix(told, dtype):
 
 
 @inner
-def compare_block(arguments):
-    """See ``block.compare_block``."""
+def _compare_block(arguments):
     told = _table(arguments, 34)
     return block.compare_block(
         _vector(told[0], np.uint64),
@@ -77,8 +76,7 @@ def compare_block(arguments):
 
 
 @inner
-def row_distances(arguments):
-    """See ``differences.row_distances``."""
+def _row_distances(arguments):
     told = _table(arguments, 10)
     differences.row_distances(
         _vector(told[0], np.uint64),
@@ -96,8 +94,7 @@ def row_distances(arguments):
 
 
 @inner
-def count_errors(arguments):
-    """See ``histograms.count_errors``."""
+def _count_errors(arguments):
     told = _table(arguments, 6)
     histograms.count_errors(
         _matrix(told[0], np.float64),
@@ -108,3 +105,11 @@ def count_errors(arguments):
         _vector(told[5], np.uint64),
     )
     return 0
+
+
+ENTRIES = {
+    "compare_block": (_compare_block, block.compare_block),
+    "row_distances": (_row_distances, differences.row_distances),
+    "count_errors": (_count_errors, histograms.count_errors),
+}
+"""By the names under which they are called: what takes the table, and the loop whose parameters are its rows."""

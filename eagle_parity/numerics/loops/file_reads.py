@@ -15,7 +15,7 @@ READ_AGAIN = 10
 """Times that a call failed, as for a signal that came meanwhile, before whoever asked is told."""
 
 _read_at: Any = types.ExternalFunction("pread", types.intp(types.intc, types.voidptr, types.intp, types.int64))
-"""The C library's. Compiled code finds it by its name, so it can be kept in numba's cache."""
+"""The C library's. Found by its name, wherever the code is linked."""
 
 
 @inner

@@ -1,4 +1,4 @@
-"""What the loops and those who call them agree on. Nothing here needs numba."""
+"""Sizes and numbers of the loops, which those who call them have to know as well. Nothing here needs numba."""
 
 from __future__ import annotations
 
@@ -28,6 +28,12 @@ HUGE, TINY = 1e30, 1e-24
 
 MANTISSA_SHIFT = 46
 """What is left of a float64 above it: the exponent and six bits, that is steps of 1 to 2 %, about a bin."""
+
+SUMS = 6
+"""Of a dimension: of x, y, x^2, y^2 and xy, all less the origins, and of ``(x - y)^2``."""
+LARGEST, ORIGINS = SUMS, SUMS + 1
+"""Rows of a tile's sums behind these: the largest square of a difference, and the origins of x and of y."""
+TILE_SUMS = ORIGINS + 2
 
 BFLOAT16, FLOAT32 = 0, 1
 """The dtypes of states."""

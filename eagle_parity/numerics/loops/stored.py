@@ -10,14 +10,14 @@ from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic, overload
 
-from eagle_parity.numerics.loops.shapes import CACHE_LINE
+from eagle_parity.numerics.loops.shapes import CACHE_LINE, SUMS
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
 
 def inner(function: Callable[..., Any]) -> Any:
-    """Compiled with whatever calls it, and callable from there alone. Other threads run meanwhile."""
+    """Compiled together with whatever calls it; what nothing calls has an address alone."""
     return numba.njit(
         fastmath={"reassoc", "contract", "nsz"},
         error_model="numpy",
@@ -68,8 +68,8 @@ def view_doubles(row, low, width):
 
 @inner
 def view_sums(address, size):
-    """Six float64 sums of each dimension."""
-    return numba.carray(pointer(address), (6, size), np.float64)
+    """The float64 sums of each dimension."""
+    return numba.carray(pointer(address), (SUMS, size), np.float64)
 
 
 @inner

@@ -169,19 +169,20 @@ class StoredTensor:
     def at(self, dimension: int, index: int) -> StoredTensor:
         """The part at one index of a dimension, without that dimension."""
         return StoredTensor(
-            self.dtype,
-            self.shape[:dimension] + self.shape[dimension + 1 :],
-            self.stride[:dimension] + self.stride[dimension + 1 :],
-            self.start + index * self.stride[dimension] * ITEM_BYTES[self.dtype],
+            dtype=self.dtype,
+            shape=self.shape[:dimension] + self.shape[dimension + 1 :],
+            stride=self.stride[:dimension] + self.stride[dimension + 1 :],
+            start=self.start + index * self.stride[dimension] * ITEM_BYTES[self.dtype],
         )
 
     def between(self, dimension: int, first: int, stop: int) -> StoredTensor:
         """The part from ``first`` to before ``stop`` of a dimension."""
+        # ``dataclasses.replace`` takes ten times as long, and blocks of all states pass here.
         return StoredTensor(
-            self.dtype,
-            (*self.shape[:dimension], stop - first, *self.shape[dimension + 1 :]),
-            self.stride,
-            self.start + first * self.stride[dimension] * ITEM_BYTES[self.dtype],
+            dtype=self.dtype,
+            shape=(*self.shape[:dimension], stop - first, *self.shape[dimension + 1 :]),
+            stride=self.stride,
+            start=self.start + first * self.stride[dimension] * ITEM_BYTES[self.dtype],
         )
 
     def read(self, source: Source) -> torch.Tensor:
