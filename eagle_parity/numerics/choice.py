@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import os
 from typing import TYPE_CHECKING
 
 import torch
@@ -14,6 +15,7 @@ from eagle_parity.quoting import one_line
 if TYPE_CHECKING:
     from eagle_parity.numerics.arithmetic import Arithmetic
 
+_OFF_ENV = "NUMBA_DISABLE_JIT"
 COMPILED_FROM_BYTES = 32 * 1024 * 1024
 """Of states, on both sides. Whole arrays take half a second for so much, and a first run would compile for twenty."""
 
@@ -25,11 +27,16 @@ def choose_arithmetic(state_bytes: int, device: str = "cpu") -> Arithmetic:
         state_bytes: of all states that will be read.
         device: where to compute; on another one than the CPU it is torch.
     """
-    if device != "cpu" or state_bytes < COMPILED_FROM_BYTES or importlib.util.find_spec("numba") is None:
+    if device != "cpu" or state_bytes < COMPILED_FROM_BYTES or not _has_compiler():
         return WholeArrays(device)
     from eagle_parity.numerics.compiled import Compiled
 
     return Compiled()
+
+
+def _has_compiler() -> bool:
+    """Whether numba is there and nobody has switched it off, whether or not what it compiled is kept somewhere."""
+    return importlib.util.find_spec("numba") is not None and os.environ.get(_OFF_ENV, "0") in {"", "0"}
 
 
 def check_device(device: str) -> None:

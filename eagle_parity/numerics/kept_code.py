@@ -41,7 +41,9 @@ def folders() -> Iterator[Path]:
         yield Path(user) / "eagle-parity"
         return
     with suppress(RuntimeError):  # nobody's home
-        yield Path.home() / ".cache" / "eagle-parity"
+        home = Path.home()
+        if home.is_absolute():
+            yield home / ".cache" / "eagle-parity"
 
 
 def read(path: Path) -> bytes | None:

@@ -4,7 +4,7 @@ numba keeps what it compiles as well, but fills its registries of all functions 
 one, in every process: that takes half as long as a gigabyte of states does. Linking takes a hundredth of a second.
 
 What is kept is told apart by everything that it depends on: the source of the loops and of this module, the versions of
-numba and llvmlite, the system and the processor.
+numba and llvmlite, numba's settings, the system and the processor.
 """
 
 from __future__ import annotations
@@ -15,9 +15,11 @@ import importlib.metadata
 import inspect
 import json
 import operator
+import os
+from contextlib import suppress
 from functools import cache
 from importlib import resources
-from threading import Lock
+from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 import llvmlite
@@ -35,13 +37,14 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
 _OPTIMISATION = 3
+_SETTINGS_FILE = Path(".numba_config.yaml")
+"""numba's, in the working folder."""
+_MOST_SETTINGS = 65536
 _PROTOTYPE = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_uint64)
 """numba's calling convention: a status, and where the result, an exception and the argument are. ctypes lets other
 threads run meanwhile."""
 _NEVER = ctypes.CFUNCTYPE(None, ctypes.c_void_p)(lambda _: None)
 """What would free an array of numba's own, of which the loops have none: it is named and not called."""
-
-_lock = Lock()
 
 
 class Parameter(NamedTuple):
@@ -134,14 +137,9 @@ class Loops:
         return Loop(name, parameters, self._linked[name])
 
 
+@cache
 def load() -> Loops:
     """The loops; where none are kept for this processor they are compiled, which takes twenty seconds, and kept."""
-    with _lock:
-        return _load()
-
-
-@cache
-def _load() -> Loops:
     llvm.initialize_native_target()
     llvm.initialize_native_asmprinter()
     name = f"loops-{_key()}.o"
@@ -167,8 +165,18 @@ def _key() -> str:
         ("llvmlite", llvmlite.__version__),
         ("system", llvm.get_process_triple()),
         ("processor", " ".join(_processor())),
+        *_settings(),
     ]
     return hashlib.sha256(json.dumps(told).encode()).hexdigest()[:24]
+
+
+def _settings() -> Iterator[tuple[str, str]]:
+    """What numba is told by the environment or its file: to compile without optimisation, say, for a debugger."""
+    for name, value in sorted(os.environ.items()):
+        if name.startswith("NUMBA_") and name != kept_code.FOLDER_ENV:
+            yield name, value
+    with suppress(OSError), _SETTINGS_FILE.open("rb") as file:
+        yield "file", file.read(_MOST_SETTINGS).hex()
 
 
 def _sources() -> Iterator[Traversable]:

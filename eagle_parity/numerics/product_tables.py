@@ -135,7 +135,11 @@ def _by_subjects(pairs: Sequence[tuple[int, int]], kinds: Sequence[object], righ
         lefts: how many subjects.
     """
     states = len(kinds)
-    place = {pair: number for number, pair in enumerate(pairs)}
+    place: dict[tuple[int, int], int] = {}
+    twice: list[int] = []
+    for number, pair in enumerate(pairs):
+        if place.setdefault(pair, number) != number:
+            twice.append(number)
     subjects = {subject for subject, _ in pairs}
     alike: dict[object, list[int]] = {}
     for state in sorted({expected for _, expected in pairs}):
@@ -159,4 +163,8 @@ def _by_subjects(pairs: Sequence[tuple[int, int]], kinds: Sequence[object], righ
                     for subject in row
                 ]
                 tables.append(_Table(expected, row, outs))
+    for number in twice:
+        subject, other = pairs[number]
+        nothing = [len(pairs)] * (rights * lefts - 1)
+        tables.append(_Table([other] * rights, [subject, *[states] * (lefts - 1)], [number, *nothing]))
     return tables

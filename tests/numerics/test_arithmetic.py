@@ -112,9 +112,8 @@ def check_errors_by_products(pairs: Sequence[tuple[int, int]], found: Compared, 
 def test_many_states_that_are_compared_with_few(compiled: Compiled, subjects: int) -> None:
     """A reference's boundaries are too many to be widened beforehand, and some are squared with their products."""
     block = states(40, 9, 700, [(torch.bfloat16, torch.float32)[place % 3 == 0] for place in range(40)], 0)
-    pairs = Pairs(
-        tuple((subject, expected) for subject in range(subjects) for expected in range(3, 40)), ((0, 1), (7, 0))
-    )
+    by_products = tuple((subject, expected) for subject in range(subjects) for expected in range(3, 40))
+    pairs = Pairs((*by_products, by_products[1]), ((0, 1), (7, 0)))  # one of them twice
     found, expected = compiled.compare(block, pairs), WholeArrays().compare(block, pairs)
     check_errors_by_products(pairs.by_products, found, expected)
     first = len(pairs.by_products)
@@ -266,3 +265,9 @@ def test_choice() -> None:
     assert isinstance(choose_arithmetic(COMPILED_FROM_BYTES), Compiled)
     assert isinstance(choose_arithmetic(COMPILED_FROM_BYTES - 1), WholeArrays)
     assert isinstance(choose_arithmetic(COMPILED_FROM_BYTES, "meta"), WholeArrays)
+
+
+@pytest.mark.parametrize(("value", "way"), [("1", WholeArrays), ("0", Compiled)])
+def test_compiling_that_is_switched_off(monkeypatch: pytest.MonkeyPatch, value: str, way: type[Arithmetic]) -> None:
+    monkeypatch.setenv("NUMBA_DISABLE_JIT", value)
+    assert isinstance(choose_arithmetic(COMPILED_FROM_BYTES), way)

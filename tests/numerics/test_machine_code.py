@@ -77,7 +77,7 @@ def compiled(code: bytes, monkeypatch: pytest.MonkeyPatch) -> list[bytes]:
 
 def load() -> Loops:
     """As a new process does."""
-    return machine_code._load.__wrapped__()
+    return machine_code.load.__wrapped__()
 
 
 def counting() -> tuple[dict[str, Any], np.ndarray[Any, np.dtype[np.int64]]]:
@@ -258,6 +258,25 @@ class TestKey:
         here = machine_code._key()
         monkeypatch.setattr(importlib.metadata, "version", lambda _name: "0")
         assert machine_code._key() != here
+
+    @pytest.mark.parametrize("name", ["NUMBA_OPT", "NUMBA_BOUNDSCHECK"])
+    def test_of_another_setting(self, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+        """A run for a debugger isn't to make the next ones slow."""
+        here = machine_code._key()
+        monkeypatch.setenv(name, "0")
+        assert machine_code._key() != here
+
+    def test_of_a_file_of_settings(self, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+        here = machine_code._key()
+        monkeypatch.chdir(tmp_path)
+        assert machine_code._key() == here
+        (tmp_path / ".numba_config.yaml").write_text("opt: 0\n")
+        assert machine_code._key() != here
+
+    def test_where_it_is_kept_is_no_setting(self, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+        here = machine_code._key()
+        monkeypatch.setenv(FOLDER_ENV, str(tmp_path))
+        assert machine_code._key() == here
 
 
 class TestArguments:
