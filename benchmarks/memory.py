@@ -42,7 +42,7 @@ def measure(settings: Settings) -> Topic:
         topic.add(f"{told}: anonymous", "MB", [anonymous / MB], note=f"{ran.seconds:.0f} s, {ran.cpu:.0f} CPU s")
     topic.add(f"{SIZES[-1]} GiB to {SIZES[0]} GiB, whole resident peaks", "", [peaks[-1] / peaks[0]], asked="1")
     topic.notes += [
-        "Resident: ru_maxrss, pages of mapped files among them. Anonymous: RssAnon, sampled every 10 ms.",
+        "Resident: VmHWM, pages of mapped files among them. Anonymous: RssAnon. Both sampled every 10 ms.",
         f"Above {SIZES[0]} GiB each file has further names (hard links), with the same token ids.",
     ]
     return topic

@@ -37,8 +37,8 @@ class Ran:
     Attributes:
         seconds: from its start to its end.
         cpu: user and system seconds of it and of the children that it waited for.
-        peak: bytes that were resident at most, pages of mapped files among them. Linux doesn't let it fall below the
-            peak of the process that started it, which is why this package keeps torch out of its own process.
+        peak: bytes that were resident at most, pages of mapped files among them. Where it wasn't watched, Linux doesn't
+            let it fall below the peak of the process that started it, which has mapped files itself.
         anonymous: bytes of resident memory that is no file's, at most, as far as samples caught it; None where it
             wasn't watched.
         status: exit status.
@@ -59,7 +59,7 @@ def run(command: Sequence[str], *, watch_memory: bool = False, may_fail: bool = 
 
     Args:
         command: with its arguments.
-        watch_memory: look at its anonymous memory while it runs. Its times then have the grain of the samples.
+        watch_memory: look at its memory while it runs. Its times then have the grain of the samples.
         may_fail: give back what failed.
 
     Raises:
@@ -71,7 +71,7 @@ def run(command: Sequence[str], *, watch_memory: bool = False, may_fail: bool = 
         process = subprocess.Popen(  # noqa: S603  our own command lines
             command, stdin=subprocess.DEVNULL, stdout=out, stderr=err, cwd=ROOT, env=environment
         )
-        anonymous = _watch(process.pid) if watch_memory else None
+        watched = _watch(process.pid) if watch_memory else None
         _, state, usage = os.wait4(process.pid, 0)
         seconds = time.perf_counter() - started
         process.returncode = os.waitstatus_to_exitcode(state)
@@ -84,8 +84,8 @@ def run(command: Sequence[str], *, watch_memory: bool = False, may_fail: bool = 
     return Ran(
         seconds,
         usage.ru_utime + usage.ru_stime,
-        usage.ru_maxrss * _KIB,
-        anonymous,
+        usage.ru_maxrss * _KIB if watched is None else watched["VmHWM:"],
+        None if watched is None else watched["RssAnon:"],
         process.returncode,
         texts[0],
         texts[1],
@@ -103,19 +103,23 @@ def on_processors(count: int) -> Iterator[None]:
         os.sched_setaffinity(0, before)
 
 
-def _watch(pid: int) -> int:
-    """The most anonymous memory that was seen until the process ended; it isn't waited for here."""
-    most = 0
+def _watch(pid: int) -> dict[str, int]:
+    """The most resident and the most anonymous memory that was seen until the process ended, which isn't waited for."""
+    most = {"VmHWM:": 0, "RssAnon:": 0}
     while os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is None:
-        most = max(most, _anonymous(pid))
+        for name, size in _memory(pid):
+            if name in most:
+                most[name] = max(most[name], size)
         time.sleep(SAMPLED_EVERY)
     return most
 
 
-def _anonymous(pid: int) -> int:
+def _memory(pid: int) -> Iterator[tuple[str, int]]:
     try:
         status = Path(f"/proc/{pid}/status").read_text("ascii")
     except OSError:
-        return 0  # it has just ended
-    found = next((line for line in status.splitlines() if line.startswith("RssAnon:")), None)
-    return 0 if found is None else int(found.split()[1]) * _KIB
+        return  # it has just ended
+    for line in status.splitlines():
+        name, *told = line.split()
+        if told[1:] == ["kB"]:
+            yield name, int(told[0]) * _KIB
