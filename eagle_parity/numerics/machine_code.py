@@ -40,6 +40,8 @@ _OPTIMISATION = 3
 _SETTINGS_FILE = Path(".numba_config.yaml")
 """numba's, in the working folder."""
 _MOST_SETTINGS = 65536
+"""Bytes of it that are looked at."""
+_KEY_CHARACTERS = 24
 _PROTOTYPE = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_uint64)
 """numba's calling convention: a status, and where the result, an exception and the argument are. ctypes lets other
 threads run meanwhile."""
@@ -115,7 +117,7 @@ class Loops:
         compare_block, row_distances, count_errors: see ``loops.entries``.
 
     Raises:
-        RuntimeError, ValueError: it can't be linked here, or is something else.
+        RuntimeError, ValueError, KeyError: it can't be linked here, or is something else.
     """
 
     def __init__(self, code: bytes) -> None:
@@ -167,7 +169,7 @@ def _key() -> str:
         ("processor", " ".join(_processor())),
         *_settings(),
     ]
-    return hashlib.sha256(json.dumps(told).encode()).hexdigest()[:24]
+    return hashlib.sha256(json.dumps(told).encode()).hexdigest()[:_KEY_CHARACTERS]
 
 
 def _settings() -> Iterator[tuple[str, str]]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import importlib.util
 import os
 import struct
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Protocol
 
 from eagle_parity.errors import InputError, MissingExtraError
@@ -168,8 +168,8 @@ class StoredTensor:
 
     def at(self, dimension: int, index: int) -> StoredTensor:
         """The part at one index of a dimension, without that dimension."""
-        return StoredTensor(
-            dtype=self.dtype,
+        return replace(
+            self,
             shape=self.shape[:dimension] + self.shape[dimension + 1 :],
             stride=self.stride[:dimension] + self.stride[dimension + 1 :],
             start=self.start + index * self.stride[dimension] * ITEM_BYTES[self.dtype],
@@ -177,11 +177,9 @@ class StoredTensor:
 
     def between(self, dimension: int, first: int, stop: int) -> StoredTensor:
         """The part from ``first`` to before ``stop`` of a dimension."""
-        # ``dataclasses.replace`` takes ten times as long, and blocks of all states pass here.
-        return StoredTensor(
-            dtype=self.dtype,
+        return replace(
+            self,
             shape=(*self.shape[:dimension], stop - first, *self.shape[dimension + 1 :]),
-            stride=self.stride,
             start=self.start + first * self.stride[dimension] * ITEM_BYTES[self.dtype],
         )
 
