@@ -1,6 +1,6 @@
 """How a compiled loop goes through a block: how many rows at once, and where in memory it works.
 
-Shape letters: N states, P pairs by products, F sources, R rows at once.
+Shape letters: D dimensions, N states, P pairs by products, Q by subtraction, F sources, R rows at once.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from eagle_parity.numerics.loops.shapes import (
     PADDING,
     READ_BYTES,
     ROWS_AT_ONCE,
+    SUMS,
     TILE,
     TILE_SUMS,
 )
@@ -33,38 +34,47 @@ class Plan(NamedTuple):
     Attributes:
         at_once: R, rows that are done with before the next ones are begun.
         ahead: rows in memory that are brought in at once.
+        in_words: whether all numbers are bfloat16, an even number a row: they are then taken two at a time.
         read_to_F: int64, the byte of ``read`` at which each source's rows begin.
         read: uint8, room for them.
     """
 
     at_once: int
     ahead: int
+    in_words: bool
     read_to_F: npt.NDArray[np.int64]
     read: npt.NDArray[np.uint8]
 
     @classmethod
     def of(cls, block: Located, rows: int, size: int) -> Plan:
         """For so many rows of so many dimensions."""
-        in_memory = block.source_N < 0
-        row_bytes = int((size * np.where(block.codes_N == BFLOAT16, 2, 4))[in_memory].sum())
+        # Plain numbers: a dozen operations on arrays of eight take longer.
+        codes, pitches = block.codes_N.tolist(), block.sources_5F[4].tolist()
+        items = [2 if code == BFLOAT16 else 4 for code in codes]
+        row_bytes = sum(size * item for item, source in zip(items, block.source_N.tolist(), strict=True) if source < 0)
         ahead = min(max(1, AHEAD_BYTES // max(1, row_bytes)), ROWS_AT_ONCE)
-        pitches_F = block.sources_5F[4]
         at_once = ROWS_AT_ONCE
-        if len(pitches_F):
-            at_once = READ_BYTES // max(1, int(pitches_F.sum())) // GROUP * GROUP
+        if pitches:
+            at_once = READ_BYTES // max(1, sum(pitches)) // GROUP * GROUP
             at_once = min(max(GROUP, at_once), ROWS_AT_ONCE, max(1, rows))
-        sizes_F = -(-at_once * pitches_F // CACHE_LINE) * CACHE_LINE
-        read_to_F = np.cumsum(sizes_F) - sizes_F
-        return cls(at_once, ahead, read_to_F, np.empty(int(sizes_F.sum()), np.uint8))
+        read_to, end = [], 0
+        for pitch in pitches:
+            read_to.append(end)
+            end += -(-at_once * pitch // CACHE_LINE) * CACHE_LINE
+        in_words = size % 2 == 0 and all(code == BFLOAT16 for code in codes)
+        return cls(at_once, ahead, in_words, np.array(read_to, np.int64), np.empty(end, np.uint8))
 
 
 class Scratch(NamedTuple):
     """Memory in which a loop works; what is in it means nothing to others.
 
     Attributes:
-        tiles: float32, a widened tile of each state, and one of zeros.
-        tile_sums: float32, a tile of the sums of each dimension, of the largest differences and of the origins.
+        tiles: float32, a widened tile of each state, where numbers aren't taken in words.
+        tile_sums: float32, a tile of the sums of each dimension, of the largest differences and of the origins: of the
+            first of each two dimensions, and of the second ones.
         wide: float32, a tile of either of two states.
+        origins_2QD: float32, around what the sums of pairs are taken.
+        totals_7QD: float64, their sums over the block.
         at_3N: uint64, addresses of the row and of the first of the rows at once, and bytes from row to row.
         squares_N, products_P: float64, of the row; one product more than pairs, for those that nobody asked for.
         rows_2R: uint64, addresses of rows of two states.
@@ -75,6 +85,8 @@ class Scratch(NamedTuple):
     tiles: npt.NDArray[np.float32]
     tile_sums: npt.NDArray[np.float32]
     wide: npt.NDArray[np.float32]
+    origins_2QD: npt.NDArray[np.float32]
+    totals_7QD: npt.NDArray[np.float64]
     at_3N: npt.NDArray[np.uint64]
     squares_N: npt.NDArray[np.float64]
     products_P: npt.NDArray[np.float64]
@@ -83,13 +95,14 @@ class Scratch(NamedTuple):
     distances_R: npt.NDArray[np.float64]
 
     @classmethod
-    def of(cls, states: int, pairs: int) -> Scratch:
-        """For so many states, and pairs of them by products."""
-        width = TILE + PADDING
+    def of(cls, states: int, pairs: int, summed: int, size: int, *, in_words: bool) -> Scratch:
+        """For so many states, pairs of them by products, and pairs of which sums are taken."""
         return cls(
-            np.zeros((states + 1, width), np.float32),
-            np.zeros((TILE_SUMS, width), np.float32),
+            np.empty((0 if in_words else states, TILE + PADDING), np.float32),
+            np.zeros((2 * TILE_SUMS, TILE + PADDING), np.float32),
             wide(),
+            np.empty((2 * summed, size), np.float32),
+            np.empty(((SUMS + 1) * summed, size)),
             np.zeros((3, states), np.uint64),
             np.zeros(states),
             np.zeros(pairs + 1),

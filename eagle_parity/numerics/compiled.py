@@ -14,7 +14,7 @@ from eagle_parity.numerics.arithmetic import SUBTRACTED_BELOW, Compared, Pairs, 
 from eagle_parity.numerics.block_plan import Plan, Scratch, wide
 from eagle_parity.numerics.file_rows import FileRows, rows_between
 from eagle_parity.numerics.located import CODES, locate
-from eagle_parity.numerics.loops.shapes import LEFTS, MANTISSA_SHIFT, RIGHTS
+from eagle_parity.numerics.loops.shapes import MANTISSA_SHIFT
 from eagle_parity.numerics.product_tables import arrange
 from eagle_parity.numerics.whole_arrays import WholeArrays
 
@@ -44,7 +44,7 @@ class Compiled:
         self._loops = machine_code.load()
         self._bins_of: torch.Tensor | None = None
         self._bins: npt.NDArray[np.int32]
-        self._tables: dict[tuple[object, ...], Tables] = {}
+        self._tables: dict[tuple[tuple[tuple[int, int], ...], int], Tables] = {}
 
     def block_rows(self, row_bytes: int) -> int:
         """See ``Arithmetic``: many, so that what Python does for a block is little beside."""
@@ -63,7 +63,8 @@ class Compiled:
         held = [_direct(state) for state in states]
         rows, size = held[0].shape
         block = locate(held)
-        tables = self._tables_of(pairs.by_products, held)
+        plan = Plan.of(block, rows, size)
+        tables = self._tables_of(pairs.by_products, len(held))
         limits_N = np.full(len(held), np.inf)
         if limits is not None:
             limits_N[: len(limits)] = limits.numpy()
@@ -84,8 +85,10 @@ class Compiled:
             sums_4Q=sums_4Q,
             size=size,
             subtracted_below=np.array([SUBTRACTED_BELOW]),
-            **Plan.of(block, rows, size)._asdict(),
-            **Scratch.of(len(held), len(pairs.by_products))._asdict(),
+            **plan._asdict(),
+            **Scratch.of(
+                len(held), len(pairs.by_products), len(pairs.subtracted), size, in_words=plan.in_words
+            )._asdict(),
             squares_NT=squares_NT.numpy(),
             errors_PT=errors_RT.numpy(),
             standing_T=standing_T.numpy(),
@@ -95,7 +98,7 @@ class Compiled:
         if unread >= 0:
             raise why_not_read(block.sources[unread], rows)
         added: list[int] = added_Q.tolist()
-        if bool(huge_T.any()):
+        if huge_T.numpy().any():
             # As float64 these rows take several times what they are stored in, and there may be many.
             step = max(1, _BLOCK_BYTES // (_WIDE_BYTES * size * len(held)))
             for low in range(0, rows, step):
@@ -176,23 +179,18 @@ class Compiled:
         import numpy as np
 
         if self._bins_of is not edges_B:
-            uppers = np.arange(_INFINITE_BITS >> MANTISSA_SHIFT, dtype=np.uint64)
+            lowest, highest = (edges_B.numpy()[[0, -1]].view(np.uint64) >> np.uint64(MANTISSA_SHIFT)).tolist()
+            uppers = np.arange(lowest, highest + 1, dtype=np.uint64)
             least = (uppers << np.uint64(MANTISSA_SHIFT)).view(np.float64)
             self._bins = np.searchsorted(edges_B.numpy(), least, side="right").astype(np.int32)
             self._bins_of = edges_B
         return self._bins
 
-    def _tables_of(self, pairs: tuple[tuple[int, int], ...], held: Sequence[BlockState]) -> Tables:
-        dtypes = tuple(state.dtype for state in held)
-        key = (pairs, dtypes)
-        found = self._tables.get(key)
+    def _tables_of(self, pairs: tuple[tuple[int, int], ...], states: int) -> Tables:
+        found = self._tables.get((pairs, states))
         if found is None:
-            found = self._tables[key] = arrange(pairs, dtypes, RIGHTS, LEFTS)
+            found = self._tables[pairs, states] = arrange(pairs, states)
         return found
-
-
-_INFINITE_BITS = 0x7FF0_0000_0000_0000
-"""Of a float64."""
 
 
 def _direct(state: BlockState) -> BlockState:

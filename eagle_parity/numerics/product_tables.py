@@ -1,170 +1,181 @@
 """Which inner products are computed together, so that each number is loaded once for several of them.
 
-A table is the products of two states (the right ones) with four others. Shape letters: N states, P pairs, K tables.
+A table is the products of two states (the right ones) with four others (the left ones), or with three, and then with
+each other and with themselves as well. Shape letters: N states, P pairs, K tables.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from itertools import combinations
 from typing import TYPE_CHECKING, NamedTuple
 
+from eagle_parity.numerics.loops.shapes import LEFTS, RIGHTS
+
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Collection, Sequence
 
     import numpy as np
     import numpy.typing as npt
-    import torch
 
 
 class Tables(NamedTuple):
     """How products are computed together; see ``loops.block.compare_block``."""
 
-    staged_N: npt.NDArray[np.bool_]
     rights_2K: npt.NDArray[np.int64]
     lefts_4K: npt.NDArray[np.int64]
-    outs_8K: npt.NDArray[np.int64]
+    outs_9K: npt.NDArray[np.int64]
     squared_by_N: npt.NDArray[np.int64]
     products_2P: npt.NDArray[np.int64]
 
 
 class _Table(NamedTuple):
-    """Two right states, four left ones, and the pair that each product belongs to."""
+    """Two right states, and three or four left ones."""
 
-    rights: list[int]
-    lefts: list[int]
-    outs: list[int]
+    rights: tuple[int, int]
+    lefts: tuple[int, ...]
+
+    @property
+    def is_of_three(self) -> bool:
+        return len(self.lefts) < LEFTS
+
+    def edges(self) -> set[tuple[int, int]]:
+        """Of which states it has the product, the lesser one first."""
+        edges = {(min(right, left), max(right, left)) for right in self.rights for left in self.lefts}
+        return edges | {(min(self.rights), max(self.rights))} if self.is_of_three else edges
+
+    def squared(self) -> set[int]:
+        """Which states it squares on its way."""
+        return set(self.rights) if self.is_of_three else set()
 
 
-_STAGED_STATES = 12
-"""So many states' tiles fit into the first-level cache; of more only those are widened beforehand that are subjects."""
+_FEW_STATES = 12
+"""Of so many states all tables are tried."""
+_TABLE, _SQUARE = 33, 5
+"""Instructions for sixteen bfloat16 numbers of each state: a table's, and those of a square by itself."""
+_SQUARES_WORTH = (0.0, 0.5, 1.0)
+"""What a square may be worth beside a product when a table is chosen; which is best depends on those that follow."""
 
 
-def arrange(pairs: Sequence[tuple[int, int]], dtypes: Sequence[torch.dtype], rights: int, lefts: int) -> Tables:
+def arrange(pairs: Sequence[tuple[int, int]], states: int) -> Tables:
     """The tables in which all pairs are.
 
     Args:
-        pairs: the subject and what is expected, by their places.
-        dtypes: of the states, as the loops take them.
-        rights: how many of them a table has on one side.
-        lefts: how many on the other.
+        pairs: the subject and what is expected, by their places. A pair may be there twice.
+        states: N.
     """
     import numpy as np
 
-    states = len(dtypes)
-    subjects = {subject for subject, _ in pairs}
-    if states <= _STAGED_STATES:
-        staged = [True] * states
-        tables = _covering(pairs, states, rights, lefts)
-    else:
-        staged = [state in subjects for state in range(states)]
-        tables = _by_subjects(
-            pairs, ["staged" if state in subjects else dtypes[state] for state in range(states)], rights, lefts
+    if states <= _FEW_STATES:
+        tables = min(
+            (_covering(pairs, states, worth) for worth in _SQUARES_WORTH), key=lambda each: _cost(each, states)
         )
+    else:
+        tables = _by_expected(pairs)
+    waiting: dict[tuple[int, int], list[int]] = {}
+    for number in reversed(range(len(pairs))):
+        waiting.setdefault((min(pairs[number]), max(pairs[number])), []).append(number)
+    nowhere = len(pairs)
 
-    def columns(part: int, width: int) -> npt.NDArray[np.int64]:
-        return np.array([table[part] for table in tables], np.int64).reshape(len(tables), width).T.copy()
+    def place(one: int, other: int) -> int:
+        numbers = waiting.get((min(one, other), max(one, other)))
+        return numbers.pop() if numbers else nowhere
+
+    outs, squared_by = [], [-1] * states
+    for number, (rights, lefts) in enumerate(tables):
+        row: list[int] = []
+        for right in rights:
+            row += [place(right, left) for left in lefts] + [nowhere] * (LEFTS - len(lefts))
+        outs.append([*row, place(*rights) if tables[number].is_of_three else nowhere])
+        for state in tables[number].squared():
+            squared_by[state] = number if squared_by[state] < 0 else squared_by[state]
+
+    def columns(rows: Sequence[Sequence[int]], width: int) -> npt.NDArray[np.int64]:
+        return np.array(rows, np.int64).reshape(len(rows), width).T.copy()
 
     return Tables(
-        np.array(staged),
-        columns(0, rights),
-        columns(1, lefts),
-        columns(2, rights * lefts),
-        np.array(_squared_by(tables, staged), np.int64),
+        columns([table.rights for table in tables], RIGHTS),
+        columns([table.lefts + (states,) * (LEFTS - len(table.lefts)) for table in tables], LEFTS),
+        columns(outs, RIGHTS * LEFTS + 1),
+        np.array(squared_by, np.int64),
         np.array(pairs, np.int64).reshape(-1, 2).T.copy(),
     )
 
 
-def _squared_by(tables: Sequence[_Table], staged: Sequence[bool]) -> list[int]:
-    """The first table without a fourth left state that each state is on the right of, unless it is staged; or -1."""
-    states = len(staged)
-    found = [-1] * states
-    for number, table in enumerate(tables):
-        for state in table.rights:
-            if table.lefts[-1] == states and not staged[state] and found[state] < 0:
-                found[state] = number
-    return found
+def _cost(tables: Collection[_Table], states: int) -> int:
+    squared: set[int] = set().union(*(table.squared() for table in tables))
+    return _TABLE * len(tables) + _SQUARE * (states - len(squared))
 
 
-def _covering(pairs: Sequence[tuple[int, int]], states: int, rights: int, lefts: int) -> list[_Table]:
-    """Tables of whichever states have the most products left, one after the other: of few states, all of them staged.
+def _covering(pairs: Sequence[tuple[int, int]], states: int, worth: float) -> list[_Table]:
+    """Of few states: one after the other, the tables that have most of what is left.
 
     A product is the same whichever of the two is the subject, so either may be on the right.
     """
-    left: dict[frozenset[int], list[int]] = {}
-    for number, pair in enumerate(pairs):
-        left.setdefault(frozenset(pair), []).append(number)
+    left = Counter((min(pair), max(pair)) for pair in pairs)
+    choices = [
+        (one, other, lefts)
+        for one, other in (combinations(range(states), RIGHTS) if states >= RIGHTS else [(0, 0)])
+        for lefts in (LEFTS - 1, LEFTS)
+    ]
+    squared: set[int] = set()
     tables = []
     while left:
-        choices = (
-            (chosen, _best_row(left, chosen, states, lefts))
-            for chosen in combinations(range(max(states, rights)), rights)
-        )
-        chosen, row = max(choices, key=lambda choice: len(_edges(left, *choice)))
-        outs = []
-        for right in chosen:
-            for state in row + [states] * (lefts - len(row)):
-                edge = frozenset((right, state))
-                outs.append(left[edge].pop() if left.get(edge) else len(pairs))
-        left = {edge: numbers for edge, numbers in left.items() if numbers}
-        existing = [right if right < states else chosen[0] for right in chosen]
-        tables.append(_Table(existing, row + [states] * (lefts - len(row)), outs))
+        with_N: list[set[int]] = [set() for _ in range(states)]
+        for one, other in left:
+            with_N[one].add(other)
+            with_N[other].add(one)
+
+        one, other, lefts = best = max(choices, key=lambda each: _gain(with_N, each, worth, squared))
+        twice, once = _lefts(with_N, best)
+        table = _Table((one, other), _filled([*sorted(twice), *sorted(once)][:lefts], lefts, one))
+        left -= Counter(table.edges())
+        squared |= table.squared()
+        tables.append(table)
     return tables
 
 
-def _best_row(left: Mapping[frozenset[int], object], chosen: Sequence[int], states: int, lefts: int) -> list[int]:
-    """The left states that have the most products with these right ones."""
-    gains = {state: sum(frozenset((right, state)) in left for right in chosen) for state in range(states)}
-    # Those that are right ones themselves last: the product of two of them would be counted twice.
-    ordered = sorted(
-        (state for state in gains if gains[state]), key=lambda state: (state in chosen, -gains[state], state)
-    )
-    return ordered[:lefts]
+def _gain(with_N: Sequence[set[int]], choice: tuple[int, int, int], worth: float, squared: set[int]) -> float:
+    """How many products that are left a table has, and squares by what they are worth."""
+    one, other, lefts = choice
+    twice, once = _lefts(with_N, choice)
+    found = 2 * min(len(twice), lefts) + max(0, min(len(once), lefts - len(twice)))
+    return found if lefts == LEFTS else found + (other in with_N[one]) + worth * len({one, other} - squared)
 
 
-def _edges(left: Mapping[frozenset[int], object], chosen: Sequence[int], row: Sequence[int]) -> set[frozenset[int]]:
-    return {frozenset((right, state)) for right in chosen for state in row} & left.keys()
+def _lefts(with_N: Sequence[set[int]], choice: tuple[int, int, int]) -> tuple[set[int], set[int]]:
+    """Which states have a product that is left with both right ones, and which with one of them."""
+    one, other, lefts = choice
+    rights = {one, other}
+    twice, once = (with_N[one] & with_N[other]) - rights, (with_N[one] ^ with_N[other]) - rights
+    once |= {right for right in rights if right in with_N[right]}
+    if lefts == LEFTS and other in with_N[one]:
+        once.add(other)  # a table of three has it anyway
+    return twice, once
 
 
-def _by_subjects(pairs: Sequence[tuple[int, int]], kinds: Sequence[object], rights: int, lefts: int) -> list[_Table]:
-    """Tables of expected states with subjects: of many states, of which the subjects alone are staged.
-
-    Args:
-        pairs: of which products are wanted.
-        kinds: of each state; those on the right of a table are of one.
-        rights: how many of these a table has.
-        lefts: how many subjects.
-    """
-    states = len(kinds)
-    place: dict[tuple[int, int], int] = {}
-    twice: list[int] = []
-    for number, pair in enumerate(pairs):
-        if place.setdefault(pair, number) != number:
-            twice.append(number)
-    subjects = {subject for subject, _ in pairs}
-    alike: dict[object, list[int]] = {}
-    for state in sorted({expected for _, expected in pairs}):
-        alike.setdefault(kinds[state], []).append(state)
+def _by_expected(pairs: Sequence[tuple[int, int]]) -> list[_Table]:
+    """Of many states: two expected ones at a time with all their subjects."""
+    subjects_of: dict[int, list[int]] = {}
+    for subject, expected in pairs:
+        subjects_of.setdefault(expected, []).append(subject)
+    ordered = sorted(subjects_of)
     tables = []
-    for group in alike.values():
-        for first in range(0, len(group), rights):
-            expected = group[first : first + rights]
-            expected += expected[-1:] * (rights - len(expected))
-            wanted = sorted({subject for subject in subjects if any((subject, state) in place for state in expected)})
-            # Evenly: two tables of three take less than one of four and one of two.
-            parts = -(-len(wanted) // lefts)
-            for part in range(parts):
-                row = wanted[part * len(wanted) // parts : (part + 1) * len(wanted) // parts]
-                row += [states] * (lefts - len(row))
-                # Where a state is there twice, its products are computed twice and kept once.
-                kept = {n for n, state in enumerate(expected) if state not in expected[:n]}
-                outs = [
-                    place.get((subject, state), len(pairs)) if n in kept else len(pairs)
-                    for n, state in enumerate(expected)
-                    for subject in row
-                ]
-                tables.append(_Table(expected, row, outs))
-    for number in twice:
-        subject, other = pairs[number]
-        nothing = [len(pairs)] * (rights * lefts - 1)
-        tables.append(_Table([other] * rights, [subject, *[states] * (lefts - 1)], [number, *nothing]))
+    for place in range(0, len(ordered), RIGHTS):
+        one, other = ordered[place], ordered[min(place + 1, len(ordered) - 1)]
+        subjects = _as_often(subjects_of[one], subjects_of[other] if other != one else [])
+        # Evenly: two tables of three take less than one of four and one of two.
+        parts = -(-len(subjects) // LEFTS)
+        for part in range(parts):
+            some = subjects[part * len(subjects) // parts : (part + 1) * len(subjects) // parts]
+            tables.append(_Table((one, other), _filled(some, max(len(some), LEFTS - 1), one)))
     return tables
+
+
+def _as_often(some: Sequence[int], others: Sequence[int]) -> list[int]:
+    """Each as often as it is in the one in which it is there more often."""
+    return sorted(state for state in {*some, *others} for _ in range(max(some.count(state), others.count(state))))
+
+
+def _filled(lefts: Sequence[int], width: int, filling: int) -> tuple[int, ...]:
+    return (*lefts, *[filling] * (width - len(lefts)))

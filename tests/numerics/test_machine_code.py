@@ -17,7 +17,6 @@ import pytest
 from eagle_parity.numerics import kept_code, machine_code
 from eagle_parity.numerics.histogram import EDGES
 from eagle_parity.numerics.kept_code import FOLDER_ENV, USER_CACHE_ENV
-from eagle_parity.numerics.loops.shapes import MANTISSA_SHIFT
 
 if TYPE_CHECKING:
     from eagle_parity.numerics.machine_code import Loops
@@ -83,14 +82,12 @@ def load() -> Loops:
 def counting() -> tuple[dict[str, Any], np.ndarray[Any, np.dtype[np.int64]]]:
     """Arguments with which 1, 3 and NaN are counted below and above 2, and where."""
     counts = np.zeros(2, np.int64)
-    bins = np.zeros(1 << 17, np.int32)
-    bins[int(np.float64(2).view(np.uint64) >> np.uint64(MANTISSA_SHIFT)) + 1 :] = 1
     arguments = {
         "errors_PT": np.array([[1.0, 3.0, np.nan]]),
         "rows_R": np.zeros(1, np.int64),
         "keep_T": np.ones(3, np.bool_),
         "edges_B": np.array([2.0]),
-        "first_bins": bins,
+        "first_bins": np.ones(1, np.int32),
         "counts_R": np.array([counts.ctypes.data], np.uint64),
     }
     return arguments, counts

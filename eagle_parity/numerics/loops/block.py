@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 
 from eagle_parity.numerics.loops.differences import row_distance
-from eagle_parity.numerics.loops.dimension_sums import add_rows
+from eagle_parity.numerics.loops.dimension_sums import add_rows, begin_sums, end_sums
 from eagle_parity.numerics.loops.file_reads import read_rows
 from eagle_parity.numerics.loops.products import add_row_products
-from eagle_parity.numerics.loops.shapes import BFLOAT16, HUGE, TILE, TINY
+from eagle_parity.numerics.loops.shapes import BFLOAT16, HUGE, PRODUCT_TILE, SUMS, TILE, TINY
 from eagle_parity.numerics.loops.stored import (
     bring_in,
     has_number,
@@ -36,10 +36,9 @@ def compare_block(
     codes_N,
     source_N,
     sources_5F,
-    staged_N,
     rights_2K,
     lefts_4K,
-    outs_8K,
+    outs_9K,
     squared_by_N,
     products_2P,
     subtracted_2Q,
@@ -49,11 +48,14 @@ def compare_block(
     subtracted_below,
     at_once,
     ahead,
+    in_words,
     read_to_F,
     read,
     tiles,
     tile_sums,
     wide,
+    origins_2QD,
+    totals_7QD,
     at_3N,
     squares_N,
     products_P,
@@ -78,12 +80,12 @@ def compare_block(
         source_N: int64, the source that a state is read from; -1 of those in memory.
         sources_5F: int64: of each source its file's descriptor, the byte of its first row, bytes from row to row, how
             many are read of each, and bytes from row to row where they are read to.
-        staged_N: bool ``[N]``, which states are widened once for all their products: the left ones at least.
-        rights_2K: int64, the right states of each table of products, both of one dtype and both staged_N or not.
-        lefts_4K: int64, its left states; N where there is none.
-        outs_8K: int64, the pair that each product of it belongs to, P where to none.
-        squared_by_N: int64, the table that computes a state's squares on its way: one without a fourth left state, of
-            which it is a right one. -1 where none does.
+        rights_2K: int64, the right states of each table of products.
+        lefts_4K: int64, its left states; the fourth may be N, for none.
+        outs_9K: int64, the pair that each product of it belongs to, P where to none: those of the first right state, of
+            the second one, and that of both. Without a fourth left state the right ones' squares take its places, and
+            with one there is no product of both.
+        squared_by_N: int64, the table of which a state's squares are taken, -1 of none.
         products_2P: int64, the left states and the right ones: errors of the left against the right.
         subtracted_2Q: int64, the subjects and what is expected of each pair that is subtracted.
         limits_N: float64, the norms beyond which a row stands out; infinite or NaN where nothing does.
@@ -91,9 +93,9 @@ def compare_block(
             ``arithmetic.PairSums``, with the expected state as x. 0 where no sums are taken.
         size: D.
         subtracted_below: float64 ``[1]``, relative errors under it are measured by subtraction.
-        at_once, ahead, read_to_F, read: see ``block_plan.Plan``.
-        tiles, tile_sums, wide, at_3N, squares_N, products_P, rows_2R, places_R, distances_R: see
-            ``block_plan.Scratch``.
+        at_once, ahead, in_words, read_to_F, read: see ``block_plan.Plan``.
+        tiles, tile_sums, wide, origins_2QD, totals_7QD, at_3N, squares_N, products_P, rows_2R, places_R,
+        distances_R: see ``block_plan.Scratch``.
         squares_NT: float64, is filled.
         errors_PT: float64 ``[P + Q + N, T]``, is filled: relative errors of all pairs, then norms. NaN where either
             row isn't finite.
@@ -109,7 +111,20 @@ def compare_block(
     at, row_at, row_step = at_3N[0], at_3N[1], at_3N[2]
     x_rows, y_rows = rows_2R[0], rows_2R[1]
     threshold = subtracted_below[0] * subtracted_below[0]
+    tile = PRODUCT_TILE if in_words else TILE
     touched = np.uint8(0)
+    for q in range(differences):
+        if sums_4Q[0, q] != 0:
+            y, x = subtracted_2Q[0, q], subtracted_2Q[1, q]
+            begin_sums(
+                codes_N[x],
+                codes_N[y],
+                size,
+                view_doubles(sums_4Q[0, q], 0, size),
+                view_doubles(sums_4Q[1, q], 0, size),
+                origins_2QD[2 * q : 2 * q + 2],
+                totals_7QD[(SUMS + 1) * q : (SUMS + 1) * (q + 1)],
+            )
     for begin in range(0, rows, at_once):
         stop = min(begin + at_once, rows)
         for f in range(sources):
@@ -135,18 +150,18 @@ def compare_block(
                 at[s] = row_at[s] + np.uint64(t - begin) * row_step[s]
             squares_N[:] = 0
             products_P[:] = 0
-            for low in range(0, size, TILE):
-                width = min(TILE, size - low)
+            for low in range(0, size, tile):
+                width = min(tile, size - low)
                 add_row_products(
                     at,
                     codes_N,
-                    staged_N,
-                    rights_2K,
-                    lefts_4K,
-                    outs_8K,
-                    squared_by_N,
                     low,
                     width,
+                    in_words != 0,
+                    rights_2K,
+                    lefts_4K,
+                    outs_9K,
+                    squared_by_N,
                     tiles,
                     squares_N,
                     products_P,
@@ -197,9 +212,8 @@ def compare_block(
                     codes_N[y],
                     count,
                     size,
-                    (view_doubles(sums_4Q[0, q], 0, size), view_doubles(sums_4Q[1, q], 0, size)),
-                    view_sums(sums_4Q[2, q], size),
-                    view_doubles(sums_4Q[3, q], 0, size),
+                    origins_2QD[2 * q : 2 * q + 2],
+                    totals_7QD[(SUMS + 1) * q : (SUMS + 1) * (q + 1)],
                     tile_sums,
                     wide,
                     distances_R,
@@ -207,5 +221,16 @@ def compare_block(
                 added_Q[q] += count
                 for i in range(count):
                     errors_PT[pairs + q, places_R[i]] = _relative(distances_R[i], squares_NT[x, places_R[i]])
+    for q in range(differences):
+        if sums_4Q[0, q] != 0:
+            y, x = subtracted_2Q[0, q], subtracted_2Q[1, q]
+            end_sums(
+                codes_N[x],
+                codes_N[y],
+                size,
+                totals_7QD[(SUMS + 1) * q : (SUMS + 1) * (q + 1)],
+                view_sums(sums_4Q[2, q], size),
+                view_doubles(sums_4Q[3, q], 0, size),
+            )
     places_R[0] = touched  # else nobody would have to look
     return -1

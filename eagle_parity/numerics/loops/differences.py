@@ -5,15 +5,17 @@ from __future__ import annotations
 import numpy as np
 
 from eagle_parity.numerics.loops.shapes import BFLOAT16, TILE
-from eagle_parity.numerics.loops.stored import inner, view_floats, view_halves, widened
+from eagle_parity.numerics.loops.stored import both, inner, view_floats, view_halves, view_words, widened
 
 
 @inner
-def _distance(x, y, width):
+def _distance(x, y, count):
     total = np.float32(0)
-    for k in range(width):
-        difference = widened(x[k]) - widened(y[k])
-        total += difference * difference
+    for k in range(count):
+        a, b = both(x[k])
+        c, d = both(y[k])
+        a, b = a - c, b - d
+        total += a * a + b * b
     return total
 
 
@@ -38,8 +40,9 @@ def row_distance(x, x_code, y, y_code, size, tiles):
     total = 0.0
     for low in range(0, size, TILE):
         width = min(TILE, size - low)
-        if x_code == BFLOAT16 and y_code == BFLOAT16:
-            total += _distance(view_halves(x, low, width), view_halves(y, low, width), width)
+        if x_code == BFLOAT16 and y_code == BFLOAT16 and size % 2 == 0:
+            word, words = low // 2, width // 2
+            total += _distance(view_words(x, word, words), view_words(y, word, words), words)
         else:
             a, b = as_floats(x, x_code, low, width, tiles[0]), as_floats(y, y_code, low, width, tiles[1])
             total += _distance(a, b, width)

@@ -1,127 +1,154 @@
-"""Squared norms of states, and inner products of some of them: a tile of one row at a time."""
+"""Squared norms of states, and inner products of some of them: a tile of one row at a time.
+
+Products are computed two states with three or four others at a time, so that each number is loaded once for several
+products. bfloat16 numbers are taken two in a word, as they lie: a shift and a mask widen sixteen of them, and which
+one of a sum's terms comes first is all the same.
+"""
 
 from __future__ import annotations
 
 import numpy as np
 
-from eagle_parity.numerics.loops.shapes import BFLOAT16
-from eagle_parity.numerics.loops.stored import inner, view_floats, view_halves, widened
+from eagle_parity.numerics.loops.shapes import ADDED, BFLOAT16, LEFTS
+from eagle_parity.numerics.loops.stored import both, inner, view_floats, view_halves, view_words, widened
 
 
 @inner
-def _stage_and_square(stored, tile, width):
-    total = np.float32(0)
-    for k in range(width):
-        number = widened(stored[k])
-        tile[k] = number
-        total += number * number
-    return total
+def _square(stored, count):
+    whole = 0.0
+    for low in range(0, count, ADDED):
+        total = np.float32(0)
+        for k in range(low, min(low + ADDED, count)):
+            one, two = both(stored[k])
+            total += one * one + two * two
+        whole += total
+    return whole
 
 
 @inner
-def _square(stored, width):
-    total = np.float32(0)
-    for k in range(width):
-        number = widened(stored[k])
-        total += number * number
-    return total
-
-
-@inner
-def _table(right, other, first, second, third, fourth, width):
+def _table_of_four(right, other, first, second, third, fourth, count):
     """Products of two with four."""
-    a, b, c, d = np.float32(0), np.float32(0), np.float32(0), np.float32(0)
-    e, f, g, h = np.float32(0), np.float32(0), np.float32(0), np.float32(0)
-    for k in range(width):
-        p, q = widened(right[k]), widened(other[k])
-        one, two, three, four = first[k], second[k], third[k], fourth[k]
-        a += p * one
-        b += p * two
-        c += p * three
-        d += p * four
-        e += q * one
-        f += q * two
-        g += q * three
-        h += q * four
-    return a, b, c, d, e, f, g, h
+    aa, bb, cc, dd, ee, ff, gg, hh = 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0
+    for low in range(0, count, ADDED):
+        a, b, c, d = np.float32(0), np.float32(0), np.float32(0), np.float32(0)
+        e, f, g, h = np.float32(0), np.float32(0), np.float32(0), np.float32(0)
+        for k in range(low, min(low + ADDED, count)):
+            p, r = both(right[k])
+            q, s = both(other[k])
+            x, y = both(first[k])
+            a += p * x + r * y
+            e += q * x + s * y
+            x, y = both(second[k])
+            b += p * x + r * y
+            f += q * x + s * y
+            x, y = both(third[k])
+            c += p * x + r * y
+            g += q * x + s * y
+            x, y = both(fourth[k])
+            d += p * x + r * y
+            h += q * x + s * y
+        aa, bb, cc, dd = aa + a, bb + b, cc + c, dd + d
+        ee, ff, gg, hh = ee + e, ff + f, gg + g, hh + h
+    return aa, bb, cc, dd, ee, ff, gg, hh, 0.0
 
 
 @inner
-def _table_of_three(right, other, first, second, third, width):
-    """Products of two with three, and with themselves: where a fourth would be nothing."""
-    a, b, c, d = np.float32(0), np.float32(0), np.float32(0), np.float32(0)
-    e, f, g, h = np.float32(0), np.float32(0), np.float32(0), np.float32(0)
-    for k in range(width):
-        p, q = widened(right[k]), widened(other[k])
-        one, two, three = first[k], second[k], third[k]
-        a += p * one
-        b += p * two
-        c += p * three
-        d += p * p
-        e += q * one
-        f += q * two
-        g += q * three
-        h += q * q
-    return a, b, c, d, e, f, g, h
+def _table_of_three(right, other, first, second, third, count):
+    """Products of two with three, with themselves and with each other: nine sums, as many as registers hold."""
+    aa, bb, cc, dd, ee, ff, gg, hh, ii = 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0
+    for low in range(0, count, ADDED):
+        a, b, c, d = np.float32(0), np.float32(0), np.float32(0), np.float32(0)
+        e, f, g, h = np.float32(0), np.float32(0), np.float32(0), np.float32(0)
+        i = np.float32(0)
+        for k in range(low, min(low + ADDED, count)):
+            p, r = both(right[k])
+            q, s = both(other[k])
+            d += p * p + r * r
+            h += q * q + s * s
+            i += p * q + r * s
+            x, y = both(first[k])
+            a += p * x + r * y
+            e += q * x + s * y
+            x, y = both(second[k])
+            b += p * x + r * y
+            f += q * x + s * y
+            x, y = both(third[k])
+            c += p * x + r * y
+            g += q * x + s * y
+        aa, bb, cc, dd, ee = aa + a, bb + b, cc + c, dd + d, ee + e
+        ff, gg, hh, ii = ff + f, gg + g, hh + h, ii + i
+    return aa, bb, cc, dd, ee, ff, gg, hh, ii
+
+
+@inner
+def _words_table(at, right, other, lefts, low, count, of_three):
+    p, q = view_words(at[right], low, count), view_words(at[other], low, count)
+    x, y = view_words(at[lefts[0]], low, count), view_words(at[lefts[1]], low, count)
+    z = view_words(at[lefts[2]], low, count)
+    if of_three:
+        return _table_of_three(p, q, x, y, z, count)
+    return _table_of_four(p, q, x, y, z, view_words(at[lefts[3]], low, count), count)
+
+
+@inner
+def _floats(at, codes, state, low, width, tiles):
+    """Numbers of a state as float32: in the tile to which they were widened, or where they lie."""
+    return tiles[state, :width] if codes[state] == BFLOAT16 else view_floats(at[state], low, width)
+
+
+@inner
+def _floats_table(at, codes, right, other, lefts, low, width, tiles, of_three):
+    p, q = _floats(at, codes, right, low, width, tiles), _floats(at, codes, other, low, width, tiles)
+    x, y = _floats(at, codes, lefts[0], low, width, tiles), _floats(at, codes, lefts[1], low, width, tiles)
+    z = _floats(at, codes, lefts[2], low, width, tiles)
+    if of_three:
+        return _table_of_three(p, q, x, y, z, width)
+    return _table_of_four(p, q, x, y, z, _floats(at, codes, lefts[3], low, width, tiles), width)
 
 
 @inner
 def add_row_products(
-    addresses,
-    codes,
-    staged,
-    rights_2K,
-    lefts_4K,
-    outs_8K,
-    squared_by_N,
-    low,
-    width,
-    tiles,
-    squares_N,
-    products_P,
+    at, codes, low, width, in_words, rights_2K, lefts_4K, outs_9K, squared_by_N, tiles, squares_N, products_P
 ):
-    """Adds a tile of one row to the squares of all states and to the products of the pairs."""
-    states = len(addresses)
+    """Adds a tile of one row to the squared norms of all states, and to the products of pairs of them.
+
+    Args:
+        at: uint64 ``[N]``, the address of each state's row.
+        low: the tile's first dimension.
+        width: how many it has.
+        in_words: whether all states are bfloat16 of an even number of dimensions.
+        codes, rights_2K, lefts_4K, outs_9K, squared_by_N, tiles, squares_N, products_P: see ``block.compare_block``.
+    """
+    states = len(at)
+    word, words = low // 2, width // 2
     for s in range(states):
-        if squared_by_N[s] >= 0:
-            continue
-        halves, floats = view_halves(addresses[s], low, width), view_floats(addresses[s], low, width)
-        if staged[s]:
-            if codes[s] == BFLOAT16:
-                squares_N[s] += _stage_and_square(halves, tiles[s], width)
+        if not in_words and codes[s] == BFLOAT16:
+            halves, tile = view_halves(at[s], low, width), tiles[s]
+            for k in range(width):
+                tile[k] = widened(halves[k])
+        if squared_by_N[s] < 0:
+            if in_words:
+                squares_N[s] += _square(view_words(at[s], word, words), words)
             else:
-                squares_N[s] += _stage_and_square(floats, tiles[s], width)
-        elif codes[s] == BFLOAT16:
-            squares_N[s] += _square(halves, width)
-        else:
-            squares_N[s] += _square(floats, width)
+                squares_N[s] += _square(_floats(at, codes, s, low, width, tiles), width)
     for k in range(rights_2K.shape[1]):
-        right, other = rights_2K[0, k], rights_2K[1, k]
-        first, second = tiles[lefts_4K[0, k]], tiles[lefts_4K[1, k]]
-        third, fourth = tiles[lefts_4K[2, k]], tiles[lefts_4K[3, k]]
-        if staged[right] or codes[right] != BFLOAT16:
-            p = tiles[right, :width] if staged[right] else view_floats(addresses[right], low, width)
-            q = tiles[other, :width] if staged[right] else view_floats(addresses[other], low, width)
-            if lefts_4K[3, k] == states:
-                found = _table_of_three(p, q, first, second, third, width)
-            else:
-                found = _table(p, q, first, second, third, fourth, width)
+        right, other, lefts = rights_2K[0, k], rights_2K[1, k], lefts_4K[:, k]
+        of_three = lefts[LEFTS - 1] == states
+        if in_words:
+            found = _words_table(at, right, other, lefts, word, words, of_three)
         else:
-            x, y = view_halves(addresses[right], low, width), view_halves(addresses[other], low, width)
-            if lefts_4K[3, k] == states:
-                found = _table_of_three(x, y, first, second, third, width)
-            else:
-                found = _table(x, y, first, second, third, fourth, width)
-        if squared_by_N[other] == k and other != right:
-            squares_N[other] += found[7]
+            found = _floats_table(at, codes, right, other, lefts, low, width, tiles, of_three)
         if squared_by_N[right] == k:
-            squares_N[right] += found[3]
-        # What isn't asked for goes to a place of its own, behind the last pair; a square of three's table does.
-        products_P[outs_8K[0, k]] += found[0]
-        products_P[outs_8K[1, k]] += found[1]
-        products_P[outs_8K[2, k]] += found[2]
-        products_P[outs_8K[3, k]] += found[3]
-        products_P[outs_8K[4, k]] += found[4]
-        products_P[outs_8K[5, k]] += found[5]
-        products_P[outs_8K[6, k]] += found[6]
-        products_P[outs_8K[7, k]] += found[7]
+            squares_N[right] += found[LEFTS - 1]
+        if squared_by_N[other] == k and other != right:
+            squares_N[other] += found[2 * LEFTS - 1]
+        # What isn't asked for goes to a place of its own, behind the last pair; squares do.
+        products_P[outs_9K[0, k]] += found[0]
+        products_P[outs_9K[1, k]] += found[1]
+        products_P[outs_9K[2, k]] += found[2]
+        products_P[outs_9K[3, k]] += found[3]
+        products_P[outs_9K[4, k]] += found[4]
+        products_P[outs_9K[5, k]] += found[5]
+        products_P[outs_9K[6, k]] += found[6]
+        products_P[outs_9K[7, k]] += found[7]
+        products_P[outs_9K[8, k]] += found[8]

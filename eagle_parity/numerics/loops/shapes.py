@@ -3,13 +3,21 @@
 from __future__ import annotations
 
 TILE = 512
+"""Places of a tile of sums: as many dimensions, or words of two."""
+PRODUCT_TILE = 2048
+"""Dimensions of a row that are gone through for each table where they are taken two in a word: of eight states they fill
+a first-level cache. Otherwise a tile."""
+ADDED = 128
+"""Places, likewise, whose products are added up in float32."""
 PADDING = 16
 """Numbers between two rows of a scratch array: rows that lie a multiple of 4 KiB apart are taken for one another by the
 processor's load and store units, and the loop then runs at half its speed."""
 GROUP = 4
 """Rows that are added up before the sums are touched: loading and storing those costs as much as a row."""
 RIGHTS, LEFTS = 2, 4
-"""Of a table of products: eight running sums and the two widened numbers are what 16 vector registers hold."""
+"""Of a table of products: eight or nine running sums and the widened numbers are what 16 vector registers hold."""
+PRODUCTS = RIGHTS * LEFTS + 1
+"""Of a table: each right state's with the left ones, and that of the right ones with each other."""
 
 ROWS_AT_ONCE = 32
 """Rows that are done with before the next ones are begun: of eight states of 1,536 dimensions they are 0.8 MB. They are
@@ -26,8 +34,8 @@ of 32 of them the first had left the caches again before it was looked at."""
 HUGE, TINY = 1e30, 1e-24
 """Squared norms beyond these leave float32's range somewhere on the way; such rows are added up in float64."""
 
-MANTISSA_SHIFT = 46
-"""What is left of a float64 above it: the exponent and six bits, that is steps of 1 to 2 %, about a bin."""
+MANTISSA_SHIFT = 45
+"""What is left of a float64 above it: the exponent and seven bits, that is steps of 0.4 to 0.8 %, less than a bin."""
 
 SUMS = 6
 """Of a dimension: of x, y, x^2, y^2 and xy, all less the origins, and of ``(x - y)^2``."""

@@ -49,9 +49,39 @@ def _widened_overload(number):
 
 
 @inner
+def first_of(word):
+    """The first of two bfloat16 numbers in a word of little-endian memory, as float32."""
+    return np.uint32(word << np.uint32(16)).view(np.float32)
+
+
+@inner
+def second_of(word):
+    """The second one."""
+    return np.uint32(word & np.uint32(0xFFFF0000)).view(np.float32)
+
+
+def both(stored):
+    """What is stored in one place as two float32 numbers: a word's two, or a number and nothing."""
+    raise NotImplementedError  # compiled code has the overload alone
+
+
+@overload(both, inline="always")
+def _both_overload(stored):
+    if stored == types.uint32:
+        return lambda stored: (first_of(stored), second_of(stored))
+    return lambda stored: (stored, np.float32(0))
+
+
+@inner
 def view_halves(row, low, width):
     """Numbers ``low`` to ``low + width`` of a bfloat16 row: uint16."""
     return numba.carray(pointer(row + np.uint64(2 * low)), (width,), np.uint16)
+
+
+@inner
+def view_words(row, low, count):
+    """Words ``low`` to ``low + count`` of a bfloat16 row, two numbers each: uint32."""
+    return numba.carray(pointer(row + np.uint64(4 * low)), (count,), np.uint32)
 
 
 @inner
