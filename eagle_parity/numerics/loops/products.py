@@ -18,7 +18,7 @@ def _square(stored, count):
     whole = 0.0
     for low in range(0, count, ADDED):
         total = np.float32(0)
-        for k in range(low, min(low + ADDED, count)):
+        for k in range(np.uint64(low), np.uint64(min(low + ADDED, count))):
             one, two = both(stored[k])
             total += one * one + two * two
         whole += total
@@ -32,7 +32,7 @@ def _table_of_four(right, other, first, second, third, fourth, count):
     for low in range(0, count, ADDED):
         a, b, c, d = np.float32(0), np.float32(0), np.float32(0), np.float32(0)
         e, f, g, h = np.float32(0), np.float32(0), np.float32(0), np.float32(0)
-        for k in range(low, min(low + ADDED, count)):
+        for k in range(np.uint64(low), np.uint64(min(low + ADDED, count))):
             p, r = both(right[k])
             q, s = both(other[k])
             x, y = both(first[k])
@@ -60,7 +60,7 @@ def _table_of_three(right, other, first, second, third, count):
         a, b, c, d = np.float32(0), np.float32(0), np.float32(0), np.float32(0)
         e, f, g, h = np.float32(0), np.float32(0), np.float32(0), np.float32(0)
         i = np.float32(0)
-        for k in range(low, min(low + ADDED, count)):
+        for k in range(np.uint64(low), np.uint64(min(low + ADDED, count))):
             p, r = both(right[k])
             q, s = both(other[k])
             d += p * p + r * r

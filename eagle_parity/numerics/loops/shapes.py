@@ -5,8 +5,8 @@ from __future__ import annotations
 TILE = 512
 """Places of a tile of sums: as many dimensions, or words of two."""
 PRODUCT_TILE = 2048
-"""Dimensions of a row that are gone through for each table where they are taken two in a word: of eight states they fill
-a first-level cache. Otherwise a tile."""
+"""Dimensions of a row that are gone through for each table, where they are taken two in a word: of eight states they
+fill a first-level cache. Otherwise a tile."""
 ADDED = 128
 """Places, likewise, whose products are added up in float32."""
 PADDING = 16
