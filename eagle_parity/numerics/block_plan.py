@@ -14,6 +14,7 @@ from eagle_parity.numerics.loops.shapes import (
     BFLOAT16,
     CACHE_LINE,
     GROUP,
+    KEPT_BYTES,
     PADDING,
     READ_BYTES,
     ROWS_AT_ONCE,
@@ -23,6 +24,8 @@ from eagle_parity.numerics.loops.shapes import (
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Collection
+
     import numpy.typing as npt
 
     from eagle_parity.numerics.located import Located
@@ -32,37 +35,63 @@ class Plan(NamedTuple):
     """How many rows at once, and where what is read of files goes.
 
     Attributes:
-        at_once: R, rows that are done with before the next ones are begun.
+        at_once: R, rows whose sums are done with before the next ones are begun.
+        others_at_once: of sources that no sums are taken of, how many rows are read at once.
         ahead: rows in memory that are brought in at once.
         in_words: whether all numbers are bfloat16, an even number a row: they are then taken two at a time.
-        read_to_F: int64, the byte of ``read`` at which each source's rows begin.
+        kept_F: bool, the sources of which sums are taken: R rows are read at once.
+        read_to_F: uint64, the byte of ``read`` at which each source's rows begin.
         read: uint8, room for them.
     """
 
     at_once: int
+    others_at_once: int
     ahead: int
     in_words: bool
-    read_to_F: npt.NDArray[np.int64]
+    kept_F: npt.NDArray[np.bool_]
+    read_to_F: npt.NDArray[np.uint64]
     read: npt.NDArray[np.uint8]
 
     @classmethod
-    def of(cls, block: Located, rows: int, size: int) -> Plan:
-        """For so many rows of so many dimensions."""
+    def of(cls, block: Located, rows: int, size: int, summed: Collection[int]) -> Plan:
+        """For so many rows of so many dimensions.
+
+        Args:
+            block: where they are.
+            rows: T.
+            size: D.
+            summed: the states of which sums are taken, by their places.
+        """
         # Plain numbers: a dozen operations on arrays of eight take longer.
-        codes, pitches = block.codes_N.tolist(), block.sources_5F[4].tolist()
+        codes, pitches, sources = block.codes_N.tolist(), block.sources_5F[4].tolist(), block.source_N.tolist()
         items = [2 if code == BFLOAT16 else 4 for code in codes]
-        row_bytes = sum(size * item for item, source in zip(items, block.source_N.tolist(), strict=True) if source < 0)
-        ahead = min(max(1, AHEAD_BYTES // max(1, row_bytes)), ROWS_AT_ONCE)
-        at_once = ROWS_AT_ONCE
-        if pitches:
-            at_once = READ_BYTES // max(1, sum(pitches)) // GROUP * GROUP
-            at_once = min(max(GROUP, at_once), ROWS_AT_ONCE, max(1, rows))
+        in_memory = sum(size * item for item, source in zip(items, sources, strict=True) if source < 0)
+        kept = [False] * len(pitches)
+        for place in summed:
+            if sources[place] >= 0:
+                kept[sources[place]] = True
+        kept_bytes = sum(pitch for pitch, is_kept in zip(pitches, kept, strict=True) if is_kept)
+        at_once = _rows_within(KEPT_BYTES, kept_bytes, rows)
+        others_at_once = _rows_within(READ_BYTES, sum(pitches) - kept_bytes, at_once)
         read_to, end = [], 0
-        for pitch in pitches:
+        for pitch, is_kept in zip(pitches, kept, strict=True):
             read_to.append(end)
-            end += -(-at_once * pitch // CACHE_LINE) * CACHE_LINE
-        in_words = size % 2 == 0 and all(code == BFLOAT16 for code in codes)
-        return cls(at_once, ahead, in_words, np.array(read_to, np.int64), np.empty(end, np.uint8))
+            end += -(-(at_once if is_kept else others_at_once) * pitch // CACHE_LINE) * CACHE_LINE
+        return cls(
+            at_once,
+            others_at_once,
+            min(max(1, AHEAD_BYTES // max(1, in_memory)), ROWS_AT_ONCE),
+            size % 2 == 0 and all(code == BFLOAT16 for code in codes),
+            np.array(kept, np.bool_),
+            np.array(read_to, np.uint64),
+            np.empty(end, np.uint8),
+        )
+
+
+def _rows_within(room: int, row_bytes: int, most: int) -> int:
+    """How many rows of so many bytes are read at once."""
+    fitting = room // max(1, row_bytes) // GROUP * GROUP
+    return min(max(GROUP, fitting), ROWS_AT_ONCE, max(1, most))
 
 
 class Scratch(NamedTuple):

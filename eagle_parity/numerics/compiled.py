@@ -63,7 +63,7 @@ class Compiled:
         held = [_direct(state) for state in states]
         rows, size = held[0].shape
         block = locate(held)
-        plan = Plan.of(block, rows, size)
+        plan = Plan.of(block, rows, size, {place for pair in pairs.subtracted for place in pair})
         tables = self._tables_of(pairs.by_products, len(held))
         limits_N = np.full(len(held), np.inf)
         if limits is not None:

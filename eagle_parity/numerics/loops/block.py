@@ -47,8 +47,10 @@ def compare_block(
     size,
     subtracted_below,
     at_once,
+    others_at_once,
     ahead,
     in_words,
+    kept_F,
     read_to_F,
     read,
     tiles,
@@ -93,7 +95,7 @@ def compare_block(
             ``arithmetic.PairSums``, with the expected state as x. 0 where no sums are taken.
         size: D.
         subtracted_below: float64 ``[1]``, relative errors under it are measured by subtraction.
-        at_once, ahead, in_words, read_to_F, read: see ``block_plan.Plan``.
+        at_once, others_at_once, ahead, in_words, kept_F, read_to_F, read: see ``block_plan.Plan``.
         tiles, tile_sums, wide, origins_2QD, totals_7QD, at_3N, squares_N, products_P, rows_2R, places_R,
         distances_R: see ``block_plan.Scratch``.
         squares_NT: float64, is filled.
@@ -113,6 +115,7 @@ def compare_block(
     threshold = subtracted_below[0] * subtracted_below[0]
     tile = PRODUCT_TILE if in_words else TILE
     touched = np.uint8(0)
+    read_at = np.uint64(read.ctypes.data)
     for q in range(differences):
         if sums_4Q[0, q] != 0:
             y, x = subtracted_2Q[0, q], subtracted_2Q[1, q]
@@ -128,16 +131,23 @@ def compare_block(
     for begin in range(0, rows, at_once):
         stop = min(begin + at_once, rows)
         for f in range(sources):
-            if not read_rows(sources_5F[:, f], np.uint64(read.ctypes.data + read_to_F[f]), begin, stop - begin):
+            if kept_F[f] and not read_rows(sources_5F[:, f], read_at + read_to_F[f], begin, stop - begin):
                 return f
         for s in range(states):
             f = source_N[s]
             if f < 0:
                 row_at[s], row_step[s] = addresses_N[s] + np.uint64(begin) * steps_N[s], steps_N[s]
             else:
-                row_at[s] = addresses_N[s] + np.uint64(read.ctypes.data + read_to_F[f])
+                row_at[s] = addresses_N[s] + read_at + read_to_F[f]
                 row_step[s] = np.uint64(sources_5F[4, f])
+        part = begin
         for t in range(begin, stop):
+            if (t - begin) % others_at_once == 0:
+                part = t
+                for f in range(sources):
+                    count = min(others_at_once, stop - t)
+                    if not kept_F[f] and not read_rows(sources_5F[:, f], read_at + read_to_F[f], t, count):
+                        return f
             if (t - begin) % ahead == 0:
                 # In the order in which they lie, and nothing else meanwhile: what follows jumps from state to state, a
                 # kilobyte of each, and would wait for memory three times as long.
@@ -147,7 +157,9 @@ def compare_block(
                             item = 2 if codes_N[s] == BFLOAT16 else 4
                             touched ^= bring_in(row_at[s] + np.uint64(u - begin) * row_step[s], size * item)
             for s in range(states):
-                at[s] = row_at[s] + np.uint64(t - begin) * row_step[s]
+                f = source_N[s]
+                first = begin if f < 0 or kept_F[f] else part
+                at[s] = row_at[s] + np.uint64(t - first) * row_step[s]
             squares_N[:] = 0
             products_P[:] = 0
             for low in range(0, size, tile):

@@ -36,7 +36,7 @@ def _matrix(told, dtype):
 
 @inner
 def _compare_block(arguments):
-    told = _table(arguments, 36)
+    told = _table(arguments, 38)
     return block.compare_block(
         _vector(told[0], np.uint64),
         _vector(told[1], np.uint64),
@@ -56,24 +56,26 @@ def _compare_block(arguments):
         _number(told[15]),
         _number(told[16]),
         _number(told[17]),
-        _vector(told[18], np.int64),
-        _vector(told[19], np.uint8),
-        _matrix(told[20], np.float32),
-        _matrix(told[21], np.float32),
+        _number(told[18]),
+        _vector(told[19], np.bool_),
+        _vector(told[20], np.uint64),
+        _vector(told[21], np.uint8),
         _matrix(told[22], np.float32),
         _matrix(told[23], np.float32),
-        _matrix(told[24], np.float64),
-        _matrix(told[25], np.uint64),
-        _vector(told[26], np.float64),
-        _vector(told[27], np.float64),
-        _matrix(told[28], np.uint64),
-        _vector(told[29], np.int64),
-        _vector(told[30], np.float64),
-        _matrix(told[31], np.float64),
-        _matrix(told[32], np.float64),
-        _vector(told[33], np.bool_),
-        _vector(told[34], np.bool_),
-        _vector(told[35], np.int64),
+        _matrix(told[24], np.float32),
+        _matrix(told[25], np.float32),
+        _matrix(told[26], np.float64),
+        _matrix(told[27], np.uint64),
+        _vector(told[28], np.float64),
+        _vector(told[29], np.float64),
+        _matrix(told[30], np.uint64),
+        _vector(told[31], np.int64),
+        _vector(told[32], np.float64),
+        _matrix(told[33], np.float64),
+        _matrix(told[34], np.float64),
+        _vector(told[35], np.bool_),
+        _vector(told[36], np.bool_),
+        _vector(told[37], np.int64),
     )
 
 
