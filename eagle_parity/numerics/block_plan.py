@@ -35,11 +35,11 @@ class Plan(NamedTuple):
     """How many rows at once, and where what is read of files goes.
 
     Attributes:
-        at_once: R, rows whose sums are done with before the next ones are begun.
-        others_at_once: of sources that no sums are taken of, how many rows are read at once.
+        at_once: R, rows whose differences and sums are done with before the next ones are begun.
+        others_at_once: of sources without a state that is subtracted, how many rows are read at once.
         ahead: rows in memory that are brought in at once.
         in_words: whether all numbers are bfloat16, an even number a row: they are then taken two at a time.
-        kept_F: bool, the sources of which sums are taken: R rows are read at once.
+        kept_F: bool, the sources with a state that is subtracted: R rows are read at once.
         read_to_F: uint64, the byte of ``read`` at which each source's rows begin.
         read: uint8, room for them.
     """
@@ -53,21 +53,21 @@ class Plan(NamedTuple):
     read: npt.NDArray[np.uint8]
 
     @classmethod
-    def of(cls, block: Located, rows: int, size: int, summed: Collection[int]) -> Plan:
+    def of(cls, block: Located, rows: int, size: int, subtracted: Collection[int]) -> Plan:
         """For so many rows of so many dimensions.
 
         Args:
             block: where they are.
             rows: T.
             size: D.
-            summed: the states of which sums are taken, by their places.
+            subtracted: the states that are subtracted from each other, by their places.
         """
         # Plain numbers: a dozen operations on arrays of eight take longer.
         codes, pitches, sources = block.codes_N.tolist(), block.sources_5F[4].tolist(), block.source_N.tolist()
         items = [2 if code == BFLOAT16 else 4 for code in codes]
         in_memory = sum(size * item for item, source in zip(items, sources, strict=True) if source < 0)
         kept = [False] * len(pitches)
-        for place in summed:
+        for place in subtracted:
             if sources[place] >= 0:
                 kept[sources[place]] = True
         kept_bytes = sum(pitch for pitch, is_kept in zip(pitches, kept, strict=True) if is_kept)
@@ -124,14 +124,14 @@ class Scratch(NamedTuple):
     distances_R: npt.NDArray[np.float64]
 
     @classmethod
-    def of(cls, states: int, pairs: int, summed: int, size: int, *, in_words: bool) -> Scratch:
-        """For so many states, pairs of them by products, and pairs of which sums are taken."""
+    def of(cls, states: int, pairs: int, subtracted: int, size: int, *, in_words: bool) -> Scratch:
+        """For so many states, pairs of them by products, and pairs by subtraction."""
         return cls(
             np.empty((0 if in_words else states, TILE + PADDING), np.float32),
             np.zeros((2 * TILE_SUMS, TILE + PADDING), np.float32),
             wide(),
-            np.empty((2 * summed, size), np.float32),
-            np.empty(((SUMS + 1) * summed, size)),
+            np.empty((2 * subtracted, size), np.float32),
+            np.empty(((SUMS + 1) * subtracted, size)),
             np.zeros((3, states), np.uint64),
             np.zeros(states),
             np.zeros(pairs + 1),

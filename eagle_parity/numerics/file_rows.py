@@ -1,6 +1,6 @@
 """Rows of a state that stay in their file until they are computed with.
 
-A compiled loop reads a few hundred kilobytes at a time into memory that it uses again and again: they are in a cache
+A compiled loop reads a megabyte or two at a time into memory that it uses again and again: they are in a cache
 of the processor when they are looked at, nothing is mapped, and a file that is cut short meanwhile is a short read
 instead of a signal that kills the process.
 

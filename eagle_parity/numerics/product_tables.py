@@ -10,7 +10,7 @@ from collections import Counter
 from itertools import combinations
 from typing import TYPE_CHECKING, NamedTuple
 
-from eagle_parity.numerics.loops.shapes import LEFTS, RIGHTS
+from eagle_parity.numerics.loops.shapes import LEFTS, PRODUCTS, RIGHTS
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
@@ -81,22 +81,27 @@ def arrange(pairs: Sequence[tuple[int, int]], states: int) -> Tables:
         numbers = waiting.get((min(one, other), max(one, other)))
         return numbers.pop() if numbers else nowhere
 
+    kept: list[_Table] = []
     outs, squared_by = [], [-1] * states
-    for number, (rights, lefts) in enumerate(tables):
+    for table in tables:
         row: list[int] = []
-        for right in rights:
-            row += [place(right, left) for left in lefts] + [nowhere] * (LEFTS - len(lefts))
-        outs.append([*row, place(*rights) if tables[number].is_of_three else nowhere])
-        for state in tables[number].squared():
-            squared_by[state] = number if squared_by[state] < 0 else squared_by[state]
+        for right in table.rights:
+            row += [place(right, left) for left in table.lefts] + [nowhere] * (LEFTS - len(table.lefts))
+        row.append(place(*table.rights) if table.is_of_three else nowhere)
+        if row.count(nowhere) == PRODUCTS:
+            continue  # another one has them all already
+        for state in table.squared():
+            squared_by[state] = len(kept) if squared_by[state] < 0 else squared_by[state]
+        kept.append(table)
+        outs.append(row)
 
     def columns(rows: Sequence[Sequence[int]], width: int) -> npt.NDArray[np.int64]:
         return np.array(rows, np.int64).reshape(len(rows), width).T.copy()
 
     return Tables(
-        columns([table.rights for table in tables], RIGHTS),
-        columns([table.lefts + (states,) * (LEFTS - len(table.lefts)) for table in tables], LEFTS),
-        columns(outs, RIGHTS * LEFTS + 1),
+        columns([table.rights for table in kept], RIGHTS),
+        columns([table.lefts + (states,) * (LEFTS - len(table.lefts)) for table in kept], LEFTS),
+        columns(outs, PRODUCTS),
         np.array(squared_by, np.int64),
         np.array(pairs, np.int64).reshape(-1, 2).T.copy(),
     )

@@ -260,7 +260,8 @@ def test_bins(compiled: Compiled, errors: list[float], near: list[int]) -> None:
     """At the edges, beside them, and anywhere."""
     edges = EDGES[torch.tensor(near, dtype=torch.int64)]
     below = torch.nextafter(edges, torch.zeros_like(edges))
-    errors_PT = torch.cat([torch.tensor(errors, dtype=torch.float64), edges, below])[None]
+    zeros = torch.tensor([0.0, -0.0], dtype=torch.float64)
+    errors_PT = torch.cat([torch.tensor(errors, dtype=torch.float64), edges, below, zeros])[None]
     found, expected = ErrorHistograms(1).update(errors_PT, None, compiled), ErrorHistograms(1).update(errors_PT)
     assert torch.equal(found.counts_PB, expected.counts_PB)
 

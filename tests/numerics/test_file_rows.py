@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 
 from eagle_parity.errors import InputError
 from eagle_parity.hidden_states import FilePlace
-from eagle_parity.numerics.arithmetic import Pairs
+from eagle_parity.numerics.arithmetic import Pairs, PairSums
+from eagle_parity.numerics.block_plan import Plan
 from eagle_parity.numerics.compiled import Compiled, why_not_read
 from eagle_parity.numerics.file_rows import FileRows, rows_between, sources_of
 from eagle_parity.numerics.located import locate
@@ -136,6 +137,33 @@ def test_the_same_as_in_memory(compiled: Compiled, tmp_path_factory: pytest.Temp
         assert torch.allclose(sums.largest_D, expected_sums.largest_D, rtol=1e-6)
 
 
+@pytest.mark.parametrize(("others", "at_once"), [(8, 12), (40, 4)])
+def test_states_beside_those_that_are_subtracted(
+    compiled: Compiled, files: OpenFiles, tmp_path: Path, others: int, at_once: int
+) -> None:
+    """These are read 32 rows at once, the others fewer: a number that divides 32, or doesn't, or the rows there are."""
+    generator = torch.Generator().manual_seed(0)
+    tensors = [torch.randn(71, slots, 4096, generator=generator).bfloat16() for slots in (1, others, 1)]
+    stored = [store(tmp_path / f"{place}.bin", packed) for place, packed in enumerate(tensors)]
+    slots = [(side, slot) for side, packed in zip(stored, tensors, strict=True) for slot in range(packed.shape[1])]
+    memory: list[BlockState] = [side.packed[:, slot] for side, slot in slots]
+    in_files: list[BlockState] = [held(side.rows(slot), files, 0, 71) for side, slot in slots]
+    last = others + 1
+    plan = Plan.of(locate(in_files), 71, 4096, {0, last})
+    assert (plan.at_once, plan.others_at_once, plan.kept_F.tolist()) == (32, at_once, [True, False, True])
+    pairs = Pairs(tuple((side, other) for side in (0, last) for other in range(1, last)), ((last, 0),))
+    outcomes = []
+    for states in (memory, in_files):
+        begun = moments(*rows_between([states[0], states[last]], 0, 8))
+        outcomes.append((compiled.compare(states, pairs, sums=[begun.sums]), begun.sums))
+    (expected, expected_sums), (found, sums) = outcomes
+    assert torch.equal(found.squares_NT, expected.squares_NT)
+    assert torch.equal(found.errors_RT, expected.errors_RT)
+    assert found.added == expected.added == [71]
+    assert torch.equal(sums.sums_6D, expected_sums.sums_6D)
+    assert torch.equal(sums.largest_D, expected_sums.largest_D)
+
+
 def test_what_is_read_together(tmp_path: Path, files: OpenFiles) -> None:
     packed = store(tmp_path / "packed", torch.zeros(10, 4, 64, dtype=torch.bfloat16), start=16)
     wide = store(tmp_path / "wide", torch.zeros(10, 70, 64, dtype=torch.bfloat16))
@@ -251,6 +279,10 @@ def test_a_file_that_is_cut_short_meanwhile(compiled: Compiled, files: OpenFiles
     os.truncate(stored.path, stored.path.stat().st_size // 2)
     with pytest.raises(InputError, match=r"short\.bin: has become shorter while it was read"):
         compiled.compare(states, Pairs(((0, 1),)))
+    sums = PairSums.zeros(600)
+    with pytest.raises(InputError, match=r"short\.bin: has become shorter while it was read"):
+        compiled.compare(states, Pairs((), ((0, 1),)), sums=[sums])
+    assert (sums.sums_6D == 0).all()
 
 
 def test_a_read_that_fails_once(compiled: Compiled, files: OpenFiles, tmp_path: Path) -> None:

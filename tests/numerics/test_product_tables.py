@@ -49,6 +49,10 @@ def test_squares_come_from_a_table_that_has_them(layout: tuple[list[tuple[int, i
             assert tables.lefts_4K[-1, table] == states
 
 
+def test_a_pair_that_is_there_twice_needs_no_table_of_its_own() -> None:
+    assert arrange([(1, 0), (1, 0)], 2).rights_2K.shape == (RIGHTS, 1)
+
+
 def test_three_slots_a_side_against_many_boundaries_leave_no_product_over() -> None:
     """Two tables of three subjects for each two boundaries, the first of which squares the boundaries as well."""
     pairs = [(subject, boundary) for subject in range(6) for boundary in range(6, 68)]

@@ -91,7 +91,7 @@ def compare_block(
         products_2P: int64, the left states and the right ones: errors of the left against the right.
         subtracted_2Q: int64, the subjects and what is expected of each pair that is subtracted.
         limits_N: float64, the norms beyond which a row stands out; infinite or NaN where nothing does.
-        sums_4Q: uint64, addresses_N of each such pair's origins of x and y, sums and largest differences: see
+        sums_4Q: uint64, addresses of each such pair's origins of x and y, sums and largest differences: see
             ``arithmetic.PairSums``, with the expected state as x. 0 where no sums are taken.
         size: D.
         subtracted_below: float64 ``[1]``, relative errors under it are measured by subtraction.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from eagle_parity.numerics.loops.shapes import BFLOAT16, TILE
-from eagle_parity.numerics.loops.stored import both, inner, view_floats, view_halves, view_words, widened
+from eagle_parity.numerics.loops.stored import both, in_words, inner, view_floats, view_halves, view_words, widened
 
 
 @inner
@@ -20,7 +20,8 @@ def _distance(x, y, count):
 
 
 @inner
-def _widen(halves, tile, width):
+def widen(halves, tile, width):
+    """Writes bfloat16 numbers to a tile of float32."""
     for k in range(width):
         tile[k] = widened(halves[k])
 
@@ -29,7 +30,7 @@ def _widen(halves, tile, width):
 def as_floats(row, code, low, width, tile):
     """Numbers of a row as float32: in the tile where they are stored otherwise."""
     if code == BFLOAT16:
-        _widen(view_halves(row, low, width), tile, width)
+        widen(view_halves(row, low, width), tile, width)
         return tile[:width]
     return view_floats(row, low, width)
 
@@ -40,7 +41,7 @@ def row_distance(x, x_code, y, y_code, size, tiles):
     total = 0.0
     for low in range(0, size, TILE):
         width = min(TILE, size - low)
-        if x_code == BFLOAT16 and y_code == BFLOAT16 and size % 2 == 0:
+        if in_words(x_code, y_code, size):
             word, words = low // 2, width // 2
             total += _distance(view_words(x, word, words), view_words(y, word, words), words)
         else:

@@ -12,15 +12,15 @@ import numba
 import numpy as np
 
 from eagle_parity.numerics.loops.differences import as_floats
-from eagle_parity.numerics.loops.shapes import BFLOAT16, GROUP, LARGEST, ORIGINS, PADDING, SUMS, TILE, TILE_SUMS
-from eagle_parity.numerics.loops.stored import first_of, inner, pointer, second_of, view_words, widened
+from eagle_parity.numerics.loops.shapes import GROUP, LARGEST, ORIGINS, PADDING, SUMS, TILE, TILE_SUMS
+from eagle_parity.numerics.loops.stored import first_of, in_words, inner, pointer, second_of, view_words, widened
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
 _TILE_ROW = TILE + PADDING
 _SECOND = np.uint64(4 * TILE_SUMS * _TILE_ROW)
-"""Bytes from the sums of first dimensions to those of second ones."""
+"""Bytes from the sums of first dimensions to those of second ones: ``block_plan.Scratch.tile_sums`` has both."""
 
 
 @inner
@@ -128,8 +128,8 @@ def _end(address, totals_7D, low, count):
 
 
 @inner
-def _add_words(x_rows, y_rows, count, size, origins_2D, totals_7D, tile, out_T):
-    first, second = np.uint64(tile.ctypes.data), np.uint64(tile.ctypes.data) + _SECOND
+def _add_words(x_rows, y_rows, count, size, origins_2D, totals_7D, tile_sums, out_T):
+    first, second = np.uint64(tile_sums.ctypes.data), np.uint64(tile_sums.ctypes.data) + _SECOND
     for low in range(0, size // 2, TILE):
         words = min(TILE, size // 2 - low)
         _begin(first, origins_2D, low, words)
@@ -149,7 +149,7 @@ def _add_words(x_rows, y_rows, count, size, origins_2D, totals_7D, tile, out_T):
 @inner
 def _place(dimension, size, x_code, y_code):
     """Where a dimension's sums are."""
-    if x_code == BFLOAT16 and y_code == BFLOAT16 and size % 2 == 0:
+    if in_words(x_code, y_code, size):
         return dimension // 2 + (size // 2) * (dimension % 2)
     return dimension
 
@@ -182,12 +182,12 @@ def end_sums(x_code, y_code, size, totals_7D, sums_6D, largest_D):
 
 
 @inner
-def add_rows(x_rows, x_code, y_rows, y_code, count, size, origins_2D, totals_7D, tile, wide, out_T):
+def add_rows(x_rows, x_code, y_rows, y_code, count, size, origins_2D, totals_7D, tile_sums, wide, out_T):
     """Adds so many rows to the totals of each dimension, and to ``out_T`` their squared distances."""
-    if x_code == BFLOAT16 and y_code == BFLOAT16 and size % 2 == 0:
-        _add_words(x_rows, y_rows, count, size, origins_2D, totals_7D, tile, out_T)
+    if in_words(x_code, y_code, size):
+        _add_words(x_rows, y_rows, count, size, origins_2D, totals_7D, tile_sums, out_T)
         return
-    address = np.uint64(tile.ctypes.data)
+    address = np.uint64(tile_sums.ctypes.data)
     for low in range(0, size, TILE):
         width = min(TILE, size - low)
         _begin(address, origins_2D, low, width)

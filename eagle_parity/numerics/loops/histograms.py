@@ -38,7 +38,7 @@ def count_errors(errors_PT, rows_R, keep_T, edges_B, first_bins, counts_R):
             if not keep_T[t] or np.isnan(error):
                 continue
             place = _upper_bits(error) - base
-            if place < 0:
+            if place < 0 or error <= 0:  # a negative zero's bits are those of a large number
                 counts_B[0] += 1
                 continue
             found = first_bins[place] if place < len(first_bins) else last

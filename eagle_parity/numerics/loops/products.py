@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import numpy as np
 
+from eagle_parity.numerics.loops.differences import widen
 from eagle_parity.numerics.loops.shapes import ADDED, BFLOAT16, LEFTS
-from eagle_parity.numerics.loops.stored import both, inner, view_floats, view_halves, view_words, widened
+from eagle_parity.numerics.loops.stored import both, inner, view_floats, view_halves, view_words
 
 
 @inner
@@ -123,9 +124,7 @@ def add_row_products(
     word, words = low // 2, width // 2
     for s in range(states):
         if not in_words and codes[s] == BFLOAT16:
-            halves, tile = view_halves(at[s], low, width), tiles[s]
-            for k in range(width):
-                tile[k] = widened(halves[k])
+            widen(view_halves(at[s], low, width), tiles[s], width)
         if squared_by_N[s] < 0:
             if in_words:
                 squares_N[s] += _square(view_words(at[s], word, words), words)

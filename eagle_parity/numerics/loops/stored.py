@@ -10,7 +10,7 @@ from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic, overload
 
-from eagle_parity.numerics.loops.shapes import CACHE_LINE, SUMS
+from eagle_parity.numerics.loops.shapes import BFLOAT16, CACHE_LINE, SUMS
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -79,8 +79,17 @@ def view_halves(row, low, width):
 
 
 @inner
+def in_words(x_code, y_code, size):
+    """Whether two states' numbers are taken two in a word."""
+    return x_code == BFLOAT16 and y_code == BFLOAT16 and size % 2 == 0
+
+
+@inner
 def view_words(row, low, count):
-    """Words ``low`` to ``low + count`` of a bfloat16 row, two numbers each: uint32."""
+    """Words ``low`` to ``low + count`` of a bfloat16 row, two numbers each: uint32.
+
+    They may lie at odd multiples of two bytes: vectors are loaded from anywhere, on every processor that torch runs on.
+    """
     return numba.carray(pointer(row + np.uint64(4 * low)), (count,), np.uint32)
 
 
