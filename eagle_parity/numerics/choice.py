@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 _OFF_ENV = "NUMBA_DISABLE_JIT"
 COMPILED_FROM_BYTES = 32 * 1024 * 1024
-"""Of states, on both sides. Whole arrays take half a second for so much, and a first run would compile for twenty."""
+"""Of states, on both sides. Whole arrays take half a second for so much, and a first run would compile for thirty."""
 
 
 def choose_arithmetic(state_bytes: int, device: str = "cpu") -> Arithmetic:

@@ -141,7 +141,7 @@ class Loops:
 
 @cache
 def load() -> Loops:
-    """The loops; where none are kept for this processor they are compiled, which takes twenty seconds, and kept."""
+    """The loops; where none are kept for this processor they are compiled, which takes thirty seconds, and kept."""
     llvm.initialize_native_target()
     llvm.initialize_native_asmprinter()
     name = f"loops-{_key()}.o"
