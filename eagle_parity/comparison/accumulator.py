@@ -7,20 +7,26 @@ from typing import TYPE_CHECKING
 import torch
 
 from eagle_parity.comparison.alignment import last_state_candidate, trained_slot_candidate
-from eagle_parity.comparison.block_numbers import BlockNumbers, RowsAside, add_rows, count_rows, error_row, norm_row
+from eagle_parity.comparison.batch import batches
+from eagle_parity.comparison.block_numbers import (
+    RowNumbers,
+    add_block,
+    add_rows,
+    count_rows,
+    error_row,
+    neighbour_errors,
+    norm_row,
+)
 from eagle_parity.comparison.measurements import SlotMeasurement
-from eagle_parity.comparison.pair_block import PairStates
-from eagle_parity.comparison.sinks import sink_limits
+from eagle_parity.comparison.pair_states import Places, read_rows
 from eagle_parity.comparison.slot_pair import ERRORS, NOISE, SINKS, SlotPair
 from eagle_parity.comparison.state_match import CONTRASTS, REPEATS, StateMatch
-from eagle_parity.numerics.arithmetic import Pairs
-from eagle_parity.numerics.file_rows import rows_between
+from eagle_parity.numerics.arithmetic import Limits, Pairs
 from eagle_parity.numerics.loops.shapes import HUGE
 from eagle_parity.numerics.moments import PairMoments
 from eagle_parity.numerics.rows import token_neighbours
-from eagle_parity.numerics.sinks import SAMPLED_ROWS, choose_sinks, limits_of, stands_out
+from eagle_parity.numerics.sinks import SAMPLED_ROWS, allowed_sinks, choose_sinks, limits_of, stands_out
 from eagle_parity.numerics.whole_arrays import WholeArrays
-from eagle_parity.open_files import OpenFiles
 from eagle_parity.threads import StoppedError
 
 if TYPE_CHECKING:
@@ -28,15 +34,17 @@ if TYPE_CHECKING:
     from threading import Event
 
     from eagle_parity.comparison.alignment import AlignedPair
+    from eagle_parity.comparison.batch import Batch, Piece, RowsOf
     from eagle_parity.comparison.block_numbers import Targets
     from eagle_parity.comparison.measurements import Candidate
     from eagle_parity.hidden_states import HiddenStates
     from eagle_parity.numerics.arithmetic import Arithmetic
-    from eagle_parity.numerics.file_rows import BlockState
 
 REPEATS_IN_ALL, LEAST_REPEATS, REPEATS_AMONG = 4096, 64, 256
 """First rows among which rows of one token are looked for: of all sequences, and of each at least and at most. A few
-dozen repeats tell the embedding, and all of these rows are read twice."""
+dozen repeats tell the embedding, and all of these rows are in memory."""
+_WAITING_BYTES = 16 * 1024 * 1024
+"""Of the numbers of rows that wait to be counted: what is done for all of them together takes as long as for a few."""
 
 
 def repeats_among(sequences: int) -> int:
@@ -77,96 +85,147 @@ class Accumulator:
         self.trained_last = StateMatch.start((*known, *trained_slots), trained.layout.dtype)
         self.live_last = StateMatch.start((*known, last_state_candidate()), live.layout.dtype)
         self.pairs = [SlotPair(PairMoments(hidden_size)) for _ in range(min(len(self.trained), len(self.live)))]
+        self._known_places: dict[object, Places] = {}
         self.bad_row_distance = bad_row_distance
         self.tokens = 0
 
-    def update(self, pair: AlignedPair) -> None:
-        """Adds one pair of sequences.
+    def update(self, pairs: Sequence[AlignedPair]) -> None:
+        """Adds pairs of sequences.
 
         Raises:
             InputError: a file can't be read any more.
             StoppedError: ``stop`` was set meanwhile; a sequence may take minutes.
         """
-        self.tokens += pair.length
-        states = PairStates.of(
-            pair,
-            [match.candidates for match in self.trained],
-            [match.candidates for match in self.live],
-            self.trained_last.candidates,
-            self.live_last.candidates,
+        # More is asked of a sequence's first rows than of others: they are read once for all of it.
+        for batch in batches(pairs, self._places, max(self._repeats_among, SAMPLED_ROWS)):
+            self._add(batch)
+
+    def _places(self, pair: AlignedPair) -> Places:
+        """Where a pair's states are; found once for pairs that have the same ones."""
+        kind = (
+            len(pair.trained),
+            len(pair.live),
+            len(pair.noise),
+            pair.trained_last is None,
+            pair.live_last is None,
+            tuple(candidate.label for candidate, _ in pair.known),
         )
-        targets = self._targets(states)
-        in_files = self._arithmetic.in_files
-        rows = self._arithmetic.block_rows(states.row_bytes(in_files, pair.length))
-        limits_N = (
-            None if min(rows, pair.length) >= min(SAMPLED_ROWS, pair.length) else sink_limits(pair, self._arithmetic)
-        )
+        if kind not in self._known_places:
+            self._known_places[kind] = Places.of(
+                pair,
+                [match.candidates for match in self.trained],
+                [match.candidates for match in self.live],
+                self.trained_last.candidates,
+                self.live_last.candidates,
+            )
+        return self._known_places[kind]
+
+    def _add(self, batch: Batch) -> None:
+        self.tokens += sum(pair.length for pair in batch.pairs)
+        places, in_files = batch.places, self._arithmetic.in_files
+        first, first_rows = batch.read_first(in_files)
+        limits_SN, begun = self._begin(batch, first, first_rows)
+        targets = self._targets(places)
         errors: list[torch.Tensor] = []
-        aside: list[RowsAside] = []
-        with OpenFiles() as files:
-            for low, high in pair.blocks(rows):
-                if self._stop is not None and self._stop.is_set():
-                    raise StoppedError
-                held = states.hold(low, high, in_files, files)
-                # More is asked of a sequence's first rows: of those that are judged they are read once for all of it.
-                first = states.first_rows(held, max(self._repeats_among, SAMPLED_ROWS)) if low == 0 else {}
-                limits_N, moments = self._begin(states, held, first, limits_N)
-                numbers = BlockNumbers(held, states.pairs, self._arithmetic, limits_N, moments, first=first)
-                keep_T = ~numbers.standing_T
-                for slot, begun in enumerate(moments):
-                    if begun is None:
-                        numbers.add_to(self.pairs[slot].moments, *states.pairs.subtracted[slot], keep_T)
-                self._count(states, targets, numbers.errors_RT, keep_T, keep_T)
-                errors.append(self._slot_errors(states, numbers.errors_RT, keep_T))
-                if low == 0:
-                    self._add_repeats(states, numbers, keep_T, pair.token_ids[:high])
-                if not bool(keep_T.all()):
-                    aside.append(RowsAside.of(numbers, low))
-                # States that aren't in files go before the next block's come.
-                del held, first, numbers
-        if aside and limits_N is not None:
-            errors.append(self._add_aside(states, targets, RowsAside.join(aside), limits_N, pair.length))
-        self._tell_sequence(pair.name, torch.cat(errors, dim=1))
+        sequences: list[torch.Tensor] = []
+        aside: list[RowNumbers] = []
+
+        def take(parts: list[RowNumbers]) -> None:
+            numbers = RowNumbers.join(parts)
+            keep_T = ~numbers.standing_T
+            self._count(places, targets, numbers.errors_RT, keep_T, keep_T)
+            errors.append(self._slot_errors(places, numbers.errors_RT, keep_T))
+            sequences.append(numbers.sequence_T)
+            standing = numbers.standing_T.nonzero().flatten()
+            if len(standing):
+                aside.append(numbers.chosen(standing))
+
+        waiting: list[RowNumbers] = []
+        for piece in batch.pieces(first, first_rows, in_files, self._arithmetic.block_rows):
+            if self._stop is not None and self._stop.is_set():
+                raise StoppedError
+            waiting.append(self._compare(places, piece, limits_SN, begun))
+            # States that aren't in files go before the next ones come.
+            del piece
+            if sum(numbers.bytes for numbers in waiting) > _WAITING_BYTES:
+                take(waiting)
+                waiting = []
+        if waiting:
+            take(waiting)
+        if aside:
+            joined = RowNumbers.join(aside)
+            errors.append(self._add_aside(batch, targets, joined, limits_SN))
+            sequences.append(joined.sequence_T)
+        self._tell_sequences(batch, torch.cat(errors, dim=1), torch.cat(sequences))
 
     def _begin(
-        self,
-        states: PairStates,
-        held: Sequence[BlockState],
-        first: Mapping[int, torch.Tensor],
-        limits_N: torch.Tensor | None,
-    ) -> tuple[torch.Tensor, list[PairMoments | None]]:
-        """The limits of a sequence, and the sums to which its rows can be added at once.
+        self, batch: Batch, first: Mapping[int, torch.Tensor], rows: RowsOf
+    ) -> tuple[torch.Tensor, list[bool]]:
+        """What is seen in first rows: limits, around what sums are taken, and whether rows of one token are alike.
 
-        What this is for is seen in the block's first rows: a sequence's median norm, and around what sums are taken.
+        Args:
+            batch: the sequences.
+            first: their first rows, by the places of the states.
+            rows: which ones these are.
+
+        Returns:
+            The limits of each sequence ``[S, N]``, and for slots of one place whether their rows can be added to sums
+            at once: not where none of the first ones is of use.
         """
-        moments: list[PairMoments | None] = [pair.moments for pair in self.pairs[: states.same_place]]
-        if limits_N is not None and all(pair.moments.rows for pair in self.pairs[: states.same_place]):
-            return limits_N, moments
-        slots = rows_between([first.get(place, held[place]) for place in range(states.slots)], 0, SAMPLED_ROWS)
-        norms_NT = self._arithmetic.compare(slots, Pairs()).squares_NT.sqrt()
-        limits_N = limits_of(norms_NT) if limits_N is None else limits_N
-        usable_NT = ~stands_out(norms_NT, limits_N) & (norms_NT <= HUGE**0.5)
-        for slot, (live, trained) in enumerate(states.pairs.subtracted[: states.same_place]):
-            pair = self.pairs[slot].moments
-            if not pair.rows and not pair.begin(
-                slots[trained], slots[live], (usable_NT[trained] & usable_NT[live]).nonzero().flatten()
-            ):
-                moments[slot] = None
-        return limits_N, moments
+        places = batch.places
+        judged = [first[place] for place in places.judged]
+        squares_NR = self._arithmetic.compare(judged, Pairs()).squares_NT
+        norms_NR = squares_NR[: places.slots].sqrt()
+        sampled = (rows.row_T < SAMPLED_ROWS).nonzero().flatten()
+        sequence, row = rows.sequence_T[sampled], rows.row_T[sampled]
+        norms_NSR = torch.full((len(norms_NR), len(batch.pairs), SAMPLED_ROWS), torch.nan, dtype=torch.float64)
+        norms_NSR[:, sequence, row] = norms_NR[:, sampled]
+        limits_SN = limits_of(norms_NSR.swapaxes(0, 1))
+        keep_R = ~stands_out(norms_NR, limits_SN.T[:, rows.sequence_T])
+        usable_NR = keep_R & (norms_NR <= HUGE**0.5)
+        begun = [
+            bool(pair.moments.rows)
+            or pair.moments.begin(
+                first[trained], first[live], (usable_NR[trained] & usable_NR[live]).nonzero().flatten()
+            )
+            for pair, (live, trained) in zip(self.pairs, places.pairs.subtracted[: places.same_place], strict=False)
+        ]
+        self._add_repeats(batch, judged, squares_NR, rows, keep_R)
+        return limits_SN, begun
 
-    def _targets(self, states: PairStates) -> Targets:
+    def _compare(self, places: Places, piece: Piece, limits_SN: torch.Tensor, begun: Sequence[bool]) -> RowNumbers:
+        """The numbers of a piece, whose rows are added to the sums of slots of one place."""
+        moments = [pair.moments for pair in self.pairs[: places.same_place]]
+        compared = self._arithmetic.compare(
+            piece.states,
+            places.pairs,
+            Limits(limits_SN, piece.rows.sequence_T),
+            [each.sums if is_begun else None for each, is_begun in zip(moments, begun, strict=True)],
+        )
+        for each, is_begun, added, (live, trained) in zip(
+            moments, begun, compared.added, places.pairs.subtracted, strict=False
+        ):
+            if is_begun:
+                each.rows += added
+            else:
+                states = piece.states[trained], piece.states[live]
+                squares = compared.squares_NT[trained], compared.squares_NT[live]
+                add_block(self._arithmetic, each, states, squares, ~compared.standing_T)
+        return RowNumbers.of(piece.rows, compared)
+
+    def _targets(self, places: Places) -> Targets:
         targets: Targets = []
-        for match, place in self._matches(states):
-            targets += match.targets(states.pairs, place, states.labels)
-        for pair, (live, trained) in zip(self.pairs, states.pairs.subtracted, strict=False):
-            targets.append((error_row(states.pairs, live, trained), pair.histograms.counts_PB[ERRORS]))
-        for pair, live, second in zip(self.pairs, states.live, states.noise, strict=False):
-            targets.append((error_row(states.pairs, second, live), pair.histograms.counts_PB[NOISE]))
+        for match, place in self._matches(places):
+            targets += match.targets(places.pairs, place, places.labels)
+        for pair, (live, trained) in zip(self.pairs, places.pairs.subtracted, strict=False):
+            targets.append((error_row(places.pairs, live, trained), pair.histograms.counts_PB[ERRORS]))
+        for pair, live, second in zip(self.pairs, places.live, places.noise, strict=False):
+            targets.append((error_row(places.pairs, second, live), pair.histograms.counts_PB[NOISE]))
         return targets
 
     def _count(
         self,
-        states: PairStates,
+        places: Places,
         targets: Targets,
         errors_RT: torch.Tensor,
         keep_T: torch.Tensor,
@@ -175,82 +234,94 @@ class Accumulator:
         """Adds rows to all histograms.
 
         Args:
-            states: the pair's.
+            places: of the states.
             targets: what goes where.
             errors_RT: of the rows.
             keep_T: bool ``[T]``, which rows count.
             seen_T: bool ``[T]``, which rows can't come again: those that count, and sinks.
         """
         count_rows(self._arithmetic, errors_RT, targets, keep_T)
-        finite_NT = errors_RT[norm_row(states.pairs, 0) :].isfinite()
+        finite_NT = errors_RT[norm_row(places.pairs, 0) :].isfinite()
         kept, missing = (finite_NT & keep_T).sum(1).tolist(), (~finite_NT & seen_T).sum(1).tolist()
-        for match, place in self._matches(states):
+        for match, place in self._matches(places):
             match.rows += kept[place]
             match.non_finite += missing[place]
 
-    def _slot_errors(self, states: PairStates, errors_RT: torch.Tensor, keep_T: torch.Tensor) -> torch.Tensor:
+    def _slot_errors(self, places: Places, errors_RT: torch.Tensor, keep_T: torch.Tensor) -> torch.Tensor:
         """Of slots in one place, ``[slots, T]``; NaN where a row isn't kept."""
-        first = len(states.pairs.by_products)
-        return torch.where(keep_T, errors_RT[first : first + states.same_place], torch.nan)
+        first = len(places.pairs.by_products)
+        return torch.where(keep_T, errors_RT[first : first + places.same_place], torch.nan)
 
     def _add_repeats(
-        self, states: PairStates, numbers: BlockNumbers, keep_T: torch.Tensor, ids_T: torch.Tensor
+        self, batch: Batch, judged: Sequence[torch.Tensor], squares_NR: torch.Tensor, rows: RowsOf, keep_R: torch.Tensor
     ) -> None:
-        """Adds the first rows of a sequence: how rows of one token, and of different ones, differ."""
-        matches = list(self._matches(states))
-        usable_NT = (keep_T & numbers.finite_NT)[:, : self._repeats_among]
+        """Adds how first rows of one token, and of different ones, differ within a sequence."""
+        ids_R = torch.cat([pair.token_ids[:count] for pair, count in zip(batch.pairs, batch.first, strict=True)])
+        usable_NR = squares_NR.isfinite() & keep_R & (rows.row_T < self._repeats_among)
+        number_of = {place: number for number, place in enumerate(batch.places.judged)}
         # All states at once, but for those of which other rows are no numbers.
         alike: dict[bytes, list[tuple[StateMatch, int]]] = {}
-        for match, place in matches:
-            alike.setdefault(bytes(usable_NT[place].numpy()), []).append((match, place))
+        for match, place in self._matches(batch.places):
+            number = number_of[place]
+            alike.setdefault(bytes(usable_NR[number].numpy()), []).append((match, number))
         for members in alike.values():
-            kept = usable_NT[members[0][1]].nonzero().flatten()
-            first, second, same_T = token_neighbours(ids_T[kept])
-            errors_NT = numbers.neighbour_errors([place for _, place in members], kept[first], kept[second])
+            numbers = [number for _, number in members]
+            kept = usable_NR[numbers[0]].nonzero().flatten()
+            first, second, same_T = token_neighbours(ids_R[kept], rows.sequence_T[kept])
+            errors_NT = neighbour_errors(
+                self._arithmetic, [judged[number] for number in numbers], squares_NR[numbers], kept[first], kept[second]
+            )
             for chosen_T, counts in (
                 (same_T, [match.histograms.counts_PB[REPEATS] for match, _ in members]),
                 (~same_T, [match.histograms.counts_PB[CONTRASTS] for match, _ in members]),
             ):
                 count_rows(self._arithmetic, errors_NT, list(enumerate(counts)), chosen_T)
 
-    def _add_aside(
-        self, states: PairStates, targets: Targets, aside: RowsAside, limits_N: torch.Tensor, length: int
-    ) -> torch.Tensor:
-        """Adds the rows of a sequence that stand out, and gives the errors of those that are no sinks."""
-        sinks_T = choose_sinks(aside.squares_NT[: states.slots].sqrt(), limits_N, length)
-        self._count(states, targets, aside.errors_RT, ~sinks_T, torch.ones_like(sinks_T))
+    def _add_aside(self, batch: Batch, targets: Targets, aside: RowNumbers, limits_SN: torch.Tensor) -> torch.Tensor:
+        """Adds the rows that stand out in their sequences, and gives the errors of those that are no sinks."""
+        places = batch.places
+        sinks_T = torch.ones(len(aside.row_T), dtype=torch.bool)
+        for sequence, count in enumerate(aside.sequence_T.bincount().tolist()):
+            # As many as may be sinks all are.
+            if count > allowed_sinks(batch.pairs[sequence].length):
+                mine = (aside.sequence_T == sequence).nonzero().flatten()
+                norms_NT = aside.squares_NT[: places.slots, mine].sqrt()
+                sinks_T[mine] = choose_sinks(norms_NT, limits_SN[sequence], batch.pairs[sequence].length)
+        self._count(places, targets, aside.errors_RT, ~sinks_T, torch.ones_like(sinks_T))
         sink_targets = [
-            (error_row(states.pairs, live, trained), pair.histograms.counts_PB[SINKS])
-            for pair, (live, trained) in zip(self.pairs, states.pairs.subtracted, strict=False)
+            (error_row(places.pairs, live, trained), pair.histograms.counts_PB[SINKS])
+            for pair, (live, trained) in zip(self.pairs, places.pairs.subtracted, strict=False)
         ]
         count_rows(self._arithmetic, aside.errors_RT, sink_targets, sinks_T)
-        bad = (self._slot_errors(states, aside.errors_RT, sinks_T) > self.bad_row_distance).sum(1).tolist()
+        bad = (self._slot_errors(places, aside.errors_RT, sinks_T) > self.bad_row_distance).sum(1).tolist()
         for pair, count in zip(self.pairs, bad, strict=False):
             pair.bad_sinks += count
-        kept = (~sinks_T).nonzero().flatten()
-        for low in range(0, len(kept), SAMPLED_ROWS):
-            chosen = kept[low : low + SAMPLED_ROWS]
-            held = states.read_rows(aside.rows_T[chosen].tolist())
-            for pair, (live, trained) in zip(self.pairs, states.pairs.subtracted, strict=False):
-                x, y = aside.squares_NT[trained, chosen], aside.squares_NT[live, chosen]
-                add_rows(self._arithmetic, pair.moments, (held[trained], x), (held[live], y))
-        return self._slot_errors(states, aside.errors_RT, ~sinks_T)
+        for sequence in aside.sequence_T[~sinks_T].unique().tolist():
+            kept = (~sinks_T & (aside.sequence_T == sequence)).nonzero().flatten()
+            for low in range(0, len(kept), SAMPLED_ROWS):
+                chosen = kept[low : low + SAMPLED_ROWS]
+                held = read_rows(batch.states[sequence][: places.slots], aside.row_T[chosen].tolist())
+                for pair, (live, trained) in zip(self.pairs, places.pairs.subtracted, strict=False):
+                    x, y = aside.squares_NT[trained, chosen], aside.squares_NT[live, chosen]
+                    add_rows(self._arithmetic, pair.moments, (held[trained], x), (held[live], y))
+        return self._slot_errors(places, aside.errors_RT, ~sinks_T)
 
-    def _tell_sequence(self, name: str, errors_PT: torch.Tensor) -> None:
-        if not errors_PT.shape[1]:
-            return
-        medians = errors_PT.nanmedian(1).values.tolist()
-        bad = (errors_PT > self.bad_row_distance).any(1).tolist()
-        for pair, median, is_bad in zip(self.pairs, medians, bad, strict=False):
-            pair.tell_sequence(name, median, bad=is_bad)
+    def _tell_sequences(self, batch: Batch, errors_PT: torch.Tensor, sequence_T: torch.Tensor) -> None:
+        order = sequence_T.argsort(stable=True)
+        counts = sequence_T.bincount(minlength=len(batch.pairs)).tolist()
+        for aligned, errors_PS in zip(batch.pairs, errors_PT[:, order].split(counts, dim=1), strict=True):
+            medians = errors_PS.nanmedian(1).values.tolist()
+            bad = (errors_PS > self.bad_row_distance).any(1).tolist()
+            for pair, median, is_bad in zip(self.pairs, medians, bad, strict=False):
+                pair.tell_sequence(aligned.name, median, bad=is_bad)
 
-    def _matches(self, states: PairStates) -> Iterator[tuple[StateMatch, int]]:
-        yield from zip(self.trained, states.trained, strict=False)
-        yield from zip(self.live, states.live, strict=False)
-        if states.trained_last is not None:
-            yield self.trained_last, states.trained_last
-        if states.live_last is not None:
-            yield self.live_last, states.live_last
+    def _matches(self, places: Places) -> Iterator[tuple[StateMatch, int]]:
+        yield from zip(self.trained, places.trained, strict=False)
+        yield from zip(self.live, places.live, strict=False)
+        if places.trained_last is not None:
+            yield self.trained_last, places.trained_last
+        if places.live_last is not None:
+            yield self.live_last, places.live_last
 
     def merge(self, other: Accumulator) -> Accumulator:
         """Adds what another has seen of the same two sides."""

@@ -17,12 +17,16 @@ from eagle_parity.threads import in_threads
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
+    from eagle_parity.comparison.alignment import AlignedPair
     from eagle_parity.comparison.measurements import Candidate, SlotMeasurement, StateMeasurement
     from eagle_parity.comparison.pairing import SequencePair
 
-GROUP_BYTES = 64 * 1024 * 1024
+LEAST_GROUP_BYTES, MOST_GROUP_BYTES = 64 * 1024 * 1024, 512 * 1024 * 1024
+GROUPS_LEFT = 8
+"""A group takes this part of what is left: great ones first, since what is done once for a group takes milliseconds, and
+small ones last, so that all threads are done at about the same time."""
 GROUP_PAIRS = 256
-"""The states of a group are a few megabytes, and merging them takes milliseconds."""
+"""At most; the states of a group are a few megabytes."""
 MAX_EXAMPLES = 5
 """How many sequences a result names of each kind; the counts are complete."""
 
@@ -81,9 +85,7 @@ def measure_pairs(
                 stop=stop,
             )
         )
-        for pair in group:
-            progress(pair.trained.name)
-            part.add(aligner, pair)
+        part.add(aligner, group, progress)
         return part
 
     whole = _Part(Accumulator(aligner.trained, aligner.live, known, bad_row_distance, arithmetic))
@@ -110,17 +112,21 @@ class _Part:
     lost: list[Lost] = field(default_factory=list)
     with_reference: int = 0
 
-    def add(self, aligner: Aligner, pair: SequencePair) -> None:
-        if pair.length == 0:
-            return  # ids that differ from the first one on: told by the tally
-        aligned = aligner.align(pair)
-        if isinstance(aligned, Lost):
-            self.lost.append(aligned)
-            return
-        if aligned.missing:
-            self.truncated.append(f"{aligned.name}: {aligned.missing}")
-        self.with_reference += aligned.with_reference
-        self.accumulator.update(aligned)
+    def add(self, aligner: Aligner, pairs: Sequence[SequencePair], progress: Callable[[str], None]) -> None:
+        together: list[AlignedPair] = []
+        for pair in pairs:
+            progress(pair.trained.name)
+            if pair.length == 0:
+                continue  # ids that differ from the first one on: told by the tally
+            aligned = aligner.align(pair)
+            if isinstance(aligned, Lost):
+                self.lost.append(aligned)
+                continue
+            if aligned.missing:
+                self.truncated.append(f"{aligned.name}: {aligned.missing}")
+            self.with_reference += aligned.with_reference
+            together.append(aligned)
+        self.accumulator.update(together)
 
     def merge(self, other: _Part) -> None:
         self.accumulator.merge(other.accumulator)
@@ -142,11 +148,18 @@ def _row_bytes(aligner: Aligner) -> int:
 
 def _groups(pairs: Sequence[SequencePair], row_bytes: int) -> Iterator[Sequence[SequencePair]]:
     """Pairs in their order, in groups that are worth a state of their own."""
+    left = row_bytes * sum(pair.length for pair in pairs)
     first, size = 0, 0
+    most = _group_bytes(left)
     for place, pair in enumerate(pairs):
         size += row_bytes * pair.length
-        if size >= GROUP_BYTES or place + 1 - first >= GROUP_PAIRS:
+        if size >= most or place + 1 - first >= GROUP_PAIRS:
             yield pairs[first : place + 1]
-            first, size = place + 1, 0
+            left -= size
+            first, size, most = place + 1, 0, _group_bytes(left)
     if first < len(pairs):
         yield pairs[first:]
+
+
+def _group_bytes(left: int) -> int:
+    return min(max(left // GROUPS_LEFT, LEAST_GROUP_BYTES), MOST_GROUP_BYTES)

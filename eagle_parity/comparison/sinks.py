@@ -10,20 +10,11 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from eagle_parity.numerics.arithmetic import Pairs
 from eagle_parity.numerics.rows import row_norms
-from eagle_parity.numerics.sinks import SAMPLED_ROWS, find_sinks, limits_of
+from eagle_parity.numerics.sinks import find_sinks
 
 if TYPE_CHECKING:
     from eagle_parity.comparison.alignment import AlignedPair
-    from eagle_parity.numerics.arithmetic import Arithmetic
-
-
-def sink_limits(pair: AlignedPair, arithmetic: Arithmetic) -> torch.Tensor:
-    """The norm beyond which a row of each state stands out, trained slots first, then live ones: float64 ``[N]``."""
-    rows = min(SAMPLED_ROWS, pair.length)
-    held = [state.read_stored(0, rows) for state in (*pair.trained, *pair.live)]
-    return limits_of(arithmetic.compare(held, Pairs()).squares_NT.sqrt())
 
 
 def pair_sinks(pair: AlignedPair) -> torch.Tensor:

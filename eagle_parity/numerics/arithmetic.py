@@ -40,6 +40,18 @@ class Pairs(NamedTuple):
     subtracted: tuple[tuple[int, int], ...] = ()
 
 
+class Limits(NamedTuple):
+    """Norms beyond which a row stands out.
+
+    Attributes:
+        norms_SN: float64, those of S sequences and of so many states, the first ones of a block.
+        sequence_T: int64, the sequence that each row of a block is of.
+    """
+
+    norms_SN: torch.Tensor
+    sequence_T: torch.Tensor
+
+
 class Compared(NamedTuple):
     """What was computed of a block.
 
@@ -96,7 +108,7 @@ class Arithmetic(Protocol):
         self,
         states: Sequence[BlockState],
         pairs: Pairs,
-        limits: torch.Tensor | None = None,
+        limits: Limits | None = None,
         sums: Sequence[PairSums | None] = (),
     ) -> Compared:
         """Everything about a block.
@@ -104,7 +116,7 @@ class Arithmetic(Protocol):
         Args:
             states: of the block; in files where ``in_files`` has their dtype.
             pairs: which of them are compared.
-            limits: float64, the norms beyond which a row stands out, of so many states, the first ones.
+            limits: beyond which rows stand out.
             sums: of the subtracted pairs, the first ones, with ``expected`` as x: rows that don't stand out and are
                 numbers on both sides are added to them.
 

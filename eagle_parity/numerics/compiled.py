@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import torch
 
 from eagle_parity.errors import InputError
-from eagle_parity.numerics.arithmetic import SUBTRACTED_BELOW, Compared, Pairs, PairSums
+from eagle_parity.numerics.arithmetic import SUBTRACTED_BELOW, Compared, Limits, Pairs, PairSums
 from eagle_parity.numerics.block_plan import Plan, Scratch, wide
 from eagle_parity.numerics.file_rows import FileRows, rows_between
 from eagle_parity.numerics.located import CODES, locate
@@ -54,7 +54,7 @@ class Compiled:
         self,
         states: Sequence[BlockState],
         pairs: Pairs,
-        limits: torch.Tensor | None = None,
+        limits: Limits | None = None,
         sums: Sequence[PairSums | None] = (),
     ) -> Compared:
         """See ``Arithmetic``."""
@@ -65,9 +65,12 @@ class Compiled:
         block = locate(held)
         plan = Plan.of(block, rows, size, {place for pair in pairs.subtracted for place in pair})
         tables = self._tables_of(pairs.by_products, len(held))
-        limits_N = np.full(len(held), np.inf)
-        if limits is not None:
-            limits_N[: len(limits)] = limits.numpy()
+        if limits is None:
+            limits = Limits(torch.empty((1, 0), dtype=torch.float64), torch.zeros(rows, dtype=torch.int64))
+        elif len(limits.sequence_T) != rows or int(limits.sequence_T.max()) >= len(limits.norms_SN):
+            raise ValueError("a sequence with limits is needed for every row")
+        limits_SN = np.full((len(limits.norms_SN), len(held)), np.inf)
+        limits_SN[:, : limits.norms_SN.shape[1]] = limits.norms_SN.numpy()
         sums_4Q = np.zeros((4, len(pairs.subtracted)), np.uint64)
         for place, pair_sums in enumerate(sums):
             if pair_sums is not None:
@@ -81,7 +84,8 @@ class Compiled:
             **block.arrays(),
             **tables._asdict(),
             subtracted_2Q=np.array(pairs.subtracted, np.int64).reshape(-1, 2).T.copy(),
-            limits_N=limits_N,
+            limits_SN=limits_SN,
+            sequence_T=limits.sequence_T.contiguous().numpy(),
             sums_4Q=sums_4Q,
             size=size,
             subtracted_below=np.array([SUBTRACTED_BELOW]),
@@ -105,7 +109,8 @@ class Compiled:
                 huge = huge_T[low : low + step].nonzero().flatten()
                 if len(huge):
                     few = [state[huge] for state in rows_between(states, low, low + step)]
-                    again = WholeArrays().compare(few, pairs, limits, sums)
+                    of_few = limits._replace(sequence_T=limits.sequence_T[low + huge])
+                    again = WholeArrays().compare(few, pairs, of_few, sums)
                     squares_NT[:, low + huge], errors_RT[:, low + huge], standing_T[low + huge] = again[:3]
                     added = [one + other for one, other in zip(added, again.added, strict=True)]
         return Compared(squares_NT, errors_RT, standing_T, added)

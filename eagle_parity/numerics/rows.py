@@ -22,12 +22,22 @@ def row_errors(rows_TD: torch.Tensor, expected_TD: torch.Tensor) -> torch.Tensor
     return torch.where((expected_T == 0) & (difference_T == 0), 0.0, difference_T / expected_T)
 
 
-def token_neighbours(token_ids_T: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+def token_neighbours(
+    token_ids_T: torch.Tensor, sequence_T: torch.Tensor
+) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
     """Places (int64, two vectors) that follow each other in the order of their ids, and whether they have one token.
 
     Only the embedding gives one row a token wherever it stands: every decoder layer mixes its context in. Measured on
     SmolLM2-135M: rows of one token differ by exactly 0 at boundary 0, by a median of 0.03 at boundary 1 and of 0.4 at
     boundary 28. Rows of different tokens tell the embedding from a dead state, which is one row for all.
+
+    Args:
+        token_ids_T: int64.
+        sequence_T: int64, which sequence each is of, ascending: neighbours are of one.
     """
     order_T = torch.argsort(token_ids_T, stable=True)
-    return order_T[:-1], order_T[1:], token_ids_T[order_T][1:] == token_ids_T[order_T][:-1]
+    order_T = order_T[torch.argsort(sequence_T[order_T], stable=True)]
+    first, second = order_T[:-1], order_T[1:]
+    inside = sequence_T[first] == sequence_T[second]
+    first, second = first[inside], second[inside]
+    return first, second, token_ids_T[first] == token_ids_T[second]

@@ -22,18 +22,18 @@ def allowed_sinks(rows: int) -> int:
 
 
 def limits_of(norms_NT: torch.Tensor) -> torch.Tensor:
-    """The norms ``[N]`` beyond which a row stands out, from those of the sequence's first rows: float64 ``[N, T]``.
+    """The norms ``[N]`` beyond which a row stands out, from those of the sequence's first rows: float64 ``[..., N, T]``.
 
     NaN where no row that was looked at is a number: nothing stands out there.
     """
-    norms_NT = norms_NT[:, :SAMPLED_ROWS]
+    norms_NT = norms_NT[..., :SAMPLED_ROWS]
     finite_NT = torch.where(norms_NT.isfinite(), norms_NT, torch.nan)
-    return SINK_RATIO * finite_NT.nanmedian(1).values
+    return SINK_RATIO * finite_NT.nanmedian(-1).values
 
 
-def stands_out(norms_NT: torch.Tensor, limits_N: torch.Tensor) -> torch.Tensor:
-    """Rows that stand out in any state: bool ``[T]``."""
-    return ((norms_NT > limits_N[:, None]) & norms_NT.isfinite()).any(0)
+def stands_out(norms_NT: torch.Tensor, limits_NT: torch.Tensor) -> torch.Tensor:
+    """Rows that stand out in any state: bool ``[T]``; limits are a row's own, or ``[N, 1]`` those of all."""
+    return ((norms_NT > limits_NT) & norms_NT.isfinite()).any(0)
 
 
 def choose_sinks(norms_NT: torch.Tensor, limits_N: torch.Tensor, length: int) -> torch.Tensor:
@@ -59,6 +59,6 @@ def find_sinks(norms_NT: torch.Tensor) -> torch.Tensor:
     """The sinks of a whole sequence: bool ``[T]``, a sink in any state is one in all."""
     limits_N = limits_of(norms_NT)
     sinks_T = torch.zeros(norms_NT.shape[1], dtype=torch.bool)
-    standing = stands_out(norms_NT, limits_N).nonzero().flatten()
+    standing = stands_out(norms_NT, limits_N[:, None]).nonzero().flatten()
     sinks_T[standing] = choose_sinks(norms_NT[:, standing], limits_N, norms_NT.shape[1])
     return sinks_T

@@ -18,6 +18,7 @@ from eagle_parity.numerics.sinks import stands_out
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from eagle_parity.numerics.arithmetic import Limits
     from eagle_parity.numerics.file_rows import BlockState
 
 _WHOLE_ROWS = 256
@@ -67,7 +68,7 @@ class WholeArrays:
         self,
         states: Sequence[BlockState],
         pairs: Pairs,
-        limits: torch.Tensor | None = None,
+        limits: Limits | None = None,
         sums: Sequence[PairSums | None] = (),
     ) -> Compared:
         """See ``Arithmetic``."""
@@ -77,7 +78,8 @@ class WholeArrays:
         norms_NT = torch.where(squares_NT.isfinite(), squares_NT.sqrt(), torch.nan)
         standing_T = torch.zeros(rows, dtype=torch.bool)
         if limits is not None:
-            standing_T = stands_out(norms_NT[: len(limits)], limits)
+            limits_NT = limits.norms_SN.T[:, limits.sequence_T]
+            standing_T = stands_out(norms_NT[: len(limits_NT)], limits_NT)
         everything = torch.arange(rows)
         squared_QT = self.squared_differences(held, pairs.subtracted, everything, everything)
         errors = (

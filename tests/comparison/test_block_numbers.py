@@ -14,7 +14,7 @@ from states_in_memory import in_memory
 
 from eagle_parity.comparison.accumulator import Accumulator, repeats_among
 from eagle_parity.comparison.alignment import Aligner, Lost, boundary_candidate
-from eagle_parity.comparison.block_numbers import BlockNumbers
+from eagle_parity.comparison.block_numbers import error_row, neighbour_errors
 from eagle_parity.comparison.pairing import PrefixIndex, pair_sequences, read_ids
 from eagle_parity.numerics.arithmetic import SUBTRACTED_BELOW, Arithmetic, Pairs
 from eagle_parity.numerics.compiled import Compiled
@@ -42,9 +42,9 @@ def test_errors_of_any_size(way: type[Arithmetic], size: float) -> None:
     generator = torch.Generator().manual_seed(0)
     x = torch.randn(50, 2000, generator=generator)
     y = x + size * torch.randn(50, 2000, generator=generator)
-    by_products, subtracted = (BlockNumbers([y, x], pairs, way()) for pairs in BOTH_WAYS)
-    assert torch.allclose(by_products.errors(0, 1), row_errors(y, x), rtol=1e-4, atol=1e-12)
-    assert torch.allclose(subtracted.errors(0, 1), row_errors(y, x), rtol=1e-5, atol=1e-12)
+    by_products, subtracted = (way().compare([y, x], pairs).errors_RT[error_row(pairs, 0, 1)] for pairs in BOTH_WAYS)
+    assert torch.allclose(by_products, row_errors(y, x), rtol=1e-4, atol=1e-12)
+    assert torch.allclose(subtracted, row_errors(y, x), rtol=1e-5, atol=1e-12)
 
 
 @pytest.mark.parametrize("way", WAYS)
@@ -52,11 +52,12 @@ def test_zero_and_missing_rows(way: type[Arithmetic]) -> None:
     expected = torch.tensor([[0.0], [0.0], [math.nan], [1.0], [math.nan]])
     rows = torch.tensor([[0.0], [1.0], [1.0], [math.nan], [math.nan]])
     for pairs in BOTH_WAYS:
-        numbers = BlockNumbers([rows, expected], pairs, way())
-        errors = numbers.errors(0, 1)
+        numbers = way().compare([rows, expected], pairs)
+        errors = numbers.errors_RT[error_row(pairs, 0, 1)]
         assert errors[:2].tolist() == [0.0, math.inf]
         assert errors[2:].isnan().all()
-    assert numbers.finite_NT.tolist() == [[True, True, True, False, False], [True, True, False, True, False]]
+        finite_NT = numbers.squares_NT.isfinite()
+        assert finite_NT.tolist() == [[True, True, True, False, False], [True, True, False, True, False]]
 
 
 @pytest.mark.parametrize("way", WAYS)
@@ -64,9 +65,10 @@ def test_rows_of_one_token(way: type[Arithmetic]) -> None:
     ids = torch.tensor([7, 5, 7, 7, 9])
     table = {5: 1.0, 7: 2.0, 9: 4.0}
     embedding = torch.tensor([[table[int(i)]] for i in ids])
-    numbers = BlockNumbers([embedding, embedding + torch.arange(5.0)[:, None]], Pairs(), way())
-    first, second, same = token_neighbours(ids)
-    errors = numbers.neighbour_errors([0, 1], first, second)
+    states = [embedding, embedding + torch.arange(5.0)[:, None]]
+    squares_NT = way().compare(states, Pairs()).squares_NT
+    first, second, same = token_neighbours(ids, torch.zeros_like(ids))
+    errors = neighbour_errors(way(), states, squares_NT, first, second)
     assert errors[0, same].tolist() == [0.0, 0.0]
     assert errors[0, ~same].tolist() == [1.0, 1.0]
     assert errors[1, same].tolist() == pytest.approx([1.0, 0.25])
@@ -118,10 +120,8 @@ def measured(arithmetic: Arithmetic, dtype: torch.dtype, folder: Path | None = N
         embedding=None,
     )
     accumulator = Accumulator(sides[0], sides[1], KNOWN, 0.15, arithmetic)
-    for pair in pair_sequences(sides[0], sides[1]).pairs:
-        aligned = aligner.align(pair)
-        assert not isinstance(aligned, Lost)
-        accumulator.update(aligned)
+    aligned = [aligner.align(pair) for pair in pair_sequences(sides[0], sides[1]).pairs]
+    accumulator.update([pair for pair in aligned if not isinstance(pair, Lost)])
     last = accumulator.trained_last.compute(), accumulator.live_last.compute()
     found: list[object] = msgspec.to_builtins([accumulator.tokens, accumulator.slots(), last])
     return found
@@ -162,10 +162,9 @@ def test_files_say_what_memory_says(
 
     monkeypatch.setattr(Compiled, "compare", compare)
     close(in_memory_says, measured(Compiled(), dtype, tmp_path))
-    # Two slots a side and two of a second capture, two last states, two of the reference: all are in files, but for
-    # those six that are judged where a first block has no more than 256 rows.
-    blocks, short = {2048: (3, 1), 256: (4 + 2 + 1, 3)}[rows]
-    assert held[FileRows, 10] == 10 * blocks - 6 * short
+    # Two slots a side and two of a second capture, two last states, two of the reference: the first 256 rows of all three
+    # sequences are in memory, what two of them have more is in files.
+    assert held[FileRows, 10] == 10 * {2048: 2, 256: 3 + 1}[rows]
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float32, torch.float16])

@@ -14,7 +14,7 @@ from states_in_memory import in_memory
 
 from eagle_parity.comparison.accumulator import Accumulator
 from eagle_parity.comparison.alignment import BLOCK_ROWS, Aligner, Lost, boundary_candidate
-from eagle_parity.comparison.block_numbers import BlockNumbers, count_rows
+from eagle_parity.comparison.block_numbers import add_block, count_rows, neighbour_errors
 from eagle_parity.comparison.pairing import PrefixIndex, pair_sequences, read_ids
 from eagle_parity.comparison.slot_pair import ERRORS, SINKS, SlotPair
 from eagle_parity.comparison.state_match import CONTRASTS, REPEATS, StateMatch
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
     from eagle_parity.comparison.alignment import AlignedPair
 
+WAY = WholeArrays()
 WIDTH = 4
 KNOWN = (boundary_candidate(3), boundary_candidate(4))
 
@@ -55,23 +56,24 @@ class Case:
 def update_match(state: StateMatch, part: Part) -> None:
     keep = torch.ones(len(part.ids), dtype=torch.bool)
     pairs = Pairs(((0, 1), (0, 2)))
-    numbers = BlockNumbers([part.y, part.x, part.x + 1], pairs, WholeArrays())
+    numbers = WAY.compare([part.y, part.x, part.x + 1], pairs)
     targets = state.targets(pairs, 0, {KNOWN[0].label: 1, KNOWN[1].label: 2})
-    count_rows(numbers.arithmetic, numbers.errors_RT, targets, keep)
+    count_rows(WAY, numbers.errors_RT, targets, keep)
     state.rows += len(keep)
-    first, second, same = token_neighbours(part.ids)
-    errors = numbers.neighbour_errors([0], first, second)
-    count_rows(numbers.arithmetic, errors, [(0, state.histograms.counts_PB[REPEATS])], same)
-    count_rows(numbers.arithmetic, errors, [(0, state.histograms.counts_PB[CONTRASTS])], ~same)
+    first, second, same = token_neighbours(part.ids, torch.zeros_like(part.ids))
+    errors = neighbour_errors(WAY, [part.y], numbers.squares_NT[:1], first, second)
+    count_rows(WAY, errors, [(0, state.histograms.counts_PB[REPEATS])], same)
+    count_rows(WAY, errors, [(0, state.histograms.counts_PB[CONTRASTS])], ~same)
 
 
 def update_pair(state: SlotPair, part: Part) -> None:
     sinks = torch.arange(len(part.ids)) == 0
-    numbers = BlockNumbers([part.x, part.y], Pairs(subtracted=((1, 0),)), WholeArrays())
-    numbers.add_to(state.moments, 1, 0, ~sinks)
+    numbers = WAY.compare([part.x, part.y], Pairs(subtracted=((1, 0),)))
+    x_squares, y_squares = numbers.squares_NT
+    add_block(WAY, state.moments, (part.x, part.y), (x_squares, y_squares), ~sinks)
     for place, keep in ((ERRORS, ~sinks), (SINKS, sinks)):
-        count_rows(numbers.arithmetic, numbers.errors_RT, [(0, state.histograms.counts_PB[place])], keep)
-    state.tell_sequence(part.name, float(numbers.errors(1, 0)[~sinks].median()), bad=False)
+        count_rows(WAY, numbers.errors_RT, [(0, state.histograms.counts_PB[place])], keep)
+    state.tell_sequence(part.name, float(numbers.errors_RT[0, ~sinks].median()), bad=False)
 
 
 def aligned(part: Part) -> AlignedPair:
@@ -115,7 +117,7 @@ CASES = {
     "SlotPair": Case(lambda: SlotPair(PairMoments(WIDTH)), update_pair, lambda state: state.compute()),
     "Accumulator": Case(
         start_accumulator,
-        lambda state, part: state.update(aligned(part)),
+        lambda state, part: state.update([aligned(part)]),
         lambda state: (state.tokens, state.slots(), state.trained_last.compute(), state.live_last.compute()),
     ),
 }
@@ -209,6 +211,6 @@ def test_a_long_sequence_is_read_in_blocks() -> None:
 
     watched = tuple(replace(rows, rows=Watched()) for rows in part.live)
     state = start_accumulator()
-    state.update(replace(part, live=watched))
+    state.update([replace(part, live=watched)])
     assert state.tokens == len(x)
     assert max(asked) == BLOCK_ROWS

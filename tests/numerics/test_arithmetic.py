@@ -11,7 +11,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from eagle_parity.numerics.arithmetic import Arithmetic, Compared, Pairs, PairSums
+from eagle_parity.numerics.arithmetic import Arithmetic, Compared, Limits, Pairs, PairSums
 from eagle_parity.numerics.choice import COMPILED_FROM_BYTES, choose_arithmetic
 from eagle_parity.numerics.compiled import Compiled
 from eagle_parity.numerics.histogram import EDGES, ErrorHistograms
@@ -81,14 +81,17 @@ def test_blocks(compiled: Compiled, block: list[torch.Tensor], choice: object, l
         for _ in range(2)
     )
     limits_N = limit * WholeArrays().compare(block, Pairs()).errors_RT.median(1).values[:-1]
+    # Rows of three sequences, one of which has no limit.
+    sequence_T = torch.arange(len(block[0])) % 3
+    limits = Limits(torch.stack([limits_N, torch.full_like(limits_N, math.inf), 1.01 * limits_N]), sequence_T)
     outcomes = []
     for way in (compiled, WholeArrays()):
         sums = [PairSums.zeros(block[0].shape[1]) for _ in subtracted[:2]]
-        outcomes.append((way.compare(block, Pairs(by_products, subtracted), limits_N, sums), sums))
+        outcomes.append((way.compare(block, Pairs(by_products, subtracted), limits, sums), sums))
     (found, found_sums), (expected, expected_sums) = outcomes
     check_errors_by_products(by_products, found, expected)
     assert torch.allclose(found.errors_RT[len(by_products) :], expected.errors_RT[len(by_products) :], rtol=1e-6)
-    near_T = ((expected.squares_NT[:-1].sqrt() / limits_N[:, None] - 1).abs() < 1e-5).any(0)
+    near_T = ((expected.squares_NT[:-1].sqrt() / limits.norms_SN.T[:, sequence_T] - 1).abs() < 1e-5).any(0)
     assert torch.equal(found.standing_T[~near_T], expected.standing_T[~near_T])
     if not near_T.any():
         assert found.added == expected.added

@@ -41,8 +41,8 @@ def test_a_small_difference_of_large_rows_is_kept() -> None:
 
 def test_neighbours_are_of_one_token_or_not() -> None:
     ids = torch.tensor([7, 5, 7, 7, 9])
-    first, second, same = token_neighbours(ids)
+    first, second, same = token_neighbours(ids, torch.zeros_like(ids))
     assert list(zip(first.tolist(), second.tolist(), strict=True)) == [(1, 0), (0, 2), (2, 3), (3, 4)]
     assert same.tolist() == [False, True, True, False]
     for few in (ids[:1], ids[:0]):
-        assert [len(each) for each in token_neighbours(few)] == [0, 0, 0]
+        assert [len(each) for each in token_neighbours(few, torch.zeros_like(few))] == [0, 0, 0]

@@ -33,5 +33,5 @@ def test_all_nan_has_no_sinks() -> None:
 def test_what_stands_out_in_any_state_does() -> None:
     norms_NT = torch.tensor([[900.0, 30, 31, 29], [1, 1, 1, 90]], dtype=torch.float64)
     limits_N = limits_of(norms_NT)
-    assert stands_out(norms_NT, limits_N).tolist() == [True, False, False, True]
+    assert stands_out(norms_NT, limits_N[:, None]).tolist() == [True, False, False, True]
     assert find_sinks(norms_NT).tolist() == [True, False, False, True]

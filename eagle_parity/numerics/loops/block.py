@@ -42,7 +42,8 @@ def compare_block(
     squared_by_N,
     products_2P,
     subtracted_2Q,
-    limits_N,
+    limits_SN,
+    sequence_T,
     sums_4Q,
     size,
     subtracted_below,
@@ -90,7 +91,8 @@ def compare_block(
         squared_by_N: int64, the table of which a state's squares are taken, -1 of none.
         products_2P: int64, the left states and the right ones: errors of the left against the right.
         subtracted_2Q: int64, the subjects and what is expected of each pair that is subtracted.
-        limits_N: float64, the norms beyond which a row stands out; infinite or NaN where nothing does.
+        limits_SN: float64, the norms beyond which a row of each sequence stands out; infinite or NaN where nothing does.
+        sequence_T: int64, the sequence that a row is of.
         sums_4Q: uint64, addresses of each such pair's origins of x and y, sums and largest differences: see
             ``arithmetic.PairSums``, with the expected state as x. 0 where no sums are taken.
         size: D.
@@ -191,7 +193,7 @@ def compare_block(
                 squares_NT[s, t] = squares_N[s]
                 norm = np.sqrt(squares_N[s])
                 finite = np.isfinite(norm)
-                standing = standing or (finite and norm > limits_N[s])
+                standing = standing or (finite and norm > limits_SN[sequence_T[t], s])
                 errors_PT[pairs + differences + s, t] = norm if finite else np.nan
             standing_T[t], huge_T[t] = standing, huge
             for p in range(pairs):

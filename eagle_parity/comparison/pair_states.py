@@ -1,31 +1,32 @@
-"""One block of rows of a pair of sequences: every state of it that is compared, and with which others."""
+"""The states of pairs of sequences: which there are, and which of them are compared with which others."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 import torch
 
-from eagle_parity.comparison.alignment import AlignedPair, last_state_candidate, trained_slot_candidate
+from eagle_parity.comparison.alignment import AlignedPair, AlignedRows, EmbeddingRows
+from eagle_parity.comparison.alignment import last_state_candidate, trained_slot_candidate
 from eagle_parity.numerics.arithmetic import Pairs
-from eagle_parity.numerics.file_rows import FileRows, rows_between
+from eagle_parity.numerics.file_rows import FileRows
 
 if TYPE_CHECKING:
     from collections.abc import Container, Iterable, Sequence
 
-    from eagle_parity.comparison.alignment import AlignedRows, EmbeddingRows
     from eagle_parity.comparison.measurements import Candidate
     from eagle_parity.numerics.file_rows import BlockState
     from eagle_parity.open_files import OpenFiles
 
+StateRows: TypeAlias = "AlignedRows | EmbeddingRows"
+
 
 @dataclass(frozen=True)
-class PairStates:
-    """The states of a pair in one list, and the place of each.
+class Places:
+    """The place of each state in the list of a pair's states, which is the same for all pairs that have the same ones.
 
     Attributes:
-        states: what is read of each block, in this order.
         trained, live, noise: places, a slot each.
         trained_last, live_last: likewise; None where there is none.
         labels: places of the candidates that states are compared with.
@@ -33,7 +34,6 @@ class PairStates:
             the second capture.
     """
 
-    states: tuple[AlignedRows | EmbeddingRows, ...]
     trained: range
     live: range
     noise: range
@@ -50,21 +50,19 @@ class PairStates:
         live: Sequence[Iterable[Candidate]],
         trained_last: Iterable[Candidate],
         live_last: Iterable[Candidate],
-    ) -> PairStates:
-        """The states of a pair, and the candidates of each slot and last state."""
-        states: list[AlignedRows | EmbeddingRows] = [*pair.trained, *pair.live, *pair.noise]
+    ) -> Places:
+        """Those of a pair, and the candidates of each slot and last state."""
         slots, live_from = len(pair.trained), len(pair.trained) + len(pair.live)
         labels = {trained_slot_candidate(slot).label: slot for slot in range(slots)}
+        count = live_from + len(pair.noise)
         last: list[int | None] = []
         for state in (pair.trained_last, pair.live_last):
-            last.append(None if state is None else len(states))
-            if state is not None:
-                states.append(state)
+            last.append(None if state is None else count)
+            count += state is not None
         if last[0] is not None:
             labels[last_state_candidate().label] = last[0]
-        for candidate, rows in pair.known:
-            labels[candidate.label] = len(states)
-            states.append(rows)
+        for place, (candidate, _) in enumerate(pair.known, count):
+            labels[candidate.label] = place
         subjects: list[tuple[int, Iterable[Candidate]]] = [
             *enumerate(trained[:slots]),
             *((slots + slot, candidates) for slot, candidates in enumerate(live[: len(pair.live)])),
@@ -84,7 +82,6 @@ class PairStates:
             if candidate.label in labels and (place, labels[candidate.label]) not in same_place
         ]
         return cls(
-            states=tuple(states),
             trained=range(slots),
             live=range(slots, live_from),
             noise=range(live_from, live_from + len(pair.noise)),
@@ -106,49 +103,51 @@ class PairStates:
 
     @property
     def judged(self) -> list[int]:
-        """Places of the states that are asked what they are: slots and last states."""
+        """Places of the states that are asked what they are: slots, then last states."""
         last = [place for place in (self.trained_last, self.live_last) if place is not None]
         return [*self.trained, *self.live, *last]
 
-    def row_bytes(self, in_files: Container[str], length: int) -> int:
-        """Memory that one row takes, of states that can't stay in their files while they are computed with.
 
-        Args:
-            in_files: dtypes of states that can.
-            length: rows of the pair.
-        """
-        places = ((state, state.place(0, length)) for state in self.states)
-        return sum(state.row_bytes for state, place in places if place is None or place.dtype not in in_files)
+def states_of(pair: AlignedPair) -> tuple[StateRows, ...]:
+    """A pair's states, in the order of ``Places``."""
+    last = (state for state in (pair.trained_last, pair.live_last) if state is not None)
+    return (*pair.trained, *pair.live, *pair.noise, *last, *(rows for _, rows in pair.known))
 
-    def hold(self, start: int, stop: int, in_files: Container[str], files: OpenFiles) -> list[BlockState]:
-        """Some rows of all states, as stored; those of some dtypes stay in their files.
 
-        Args:
-            start: the first row.
-            stop: the row behind the last one.
-            in_files: the dtypes.
-            files: must stay open as long as the rows are used.
-        """
-        held: list[BlockState] = []
-        for state in self.states:
-            place = state.place(start, stop)
-            if place is None or place.dtype not in in_files:
-                held.append(state.read_stored(start, stop))
-            else:
-                held.append(FileRows(place, files.open(place.path, place.size)))
-        return held
+def hold(
+    states: Iterable[StateRows], start: int, stop: int, in_files: Container[str], files: OpenFiles
+) -> list[BlockState]:
+    """Some rows of states, as stored; those of some dtypes stay in their files.
 
-    def first_rows(self, held: list[BlockState], rows: int) -> dict[int, torch.Tensor]:
-        """So many first rows of the states that are judged, in memory, by their places.
+    Args:
+        states: of one pair.
+        start: the first row.
+        stop: the row behind the last one.
+        in_files: the dtypes.
+        files: must stay open as long as the rows are used.
+    """
+    held: list[BlockState] = []
+    for state in states:
+        place = state.place(start, stop)
+        if place is None or place.dtype not in in_files:
+            held.append(state.read_stored(start, stop))
+        else:
+            held.append(FileRows(place, files.open(place.path, place.size)))
+    return held
 
-        Where a block has no more rows than that, they take the place of what is in files.
-        """
-        first = dict(zip(self.judged, rows_between([held[place] for place in self.judged], 0, rows), strict=True))
-        if held[0].shape[0] <= rows:
-            for place, state in first.items():
-                held[place] = state
-        return first
 
-    def read_rows(self, rows: Sequence[int]) -> list[torch.Tensor]:
-        """Single rows of all states, as stored."""
-        return [torch.cat([state.read_stored(row, row + 1) for row in rows]) for state in self.states]
+def read_rows(states: Iterable[StateRows], rows: Sequence[int]) -> list[torch.Tensor]:
+    """Single rows of states, as stored."""
+    return [torch.cat([state.read_stored(row, row + 1) for row in rows]) for state in states]
+
+
+def held_row_bytes(states: Iterable[StateRows], in_files: Container[str], length: int) -> int:
+    """Memory that one row takes, of states that can't stay in their files while they are computed with.
+
+    Args:
+        states: of one pair.
+        in_files: dtypes of states that can.
+        length: rows of the pair.
+    """
+    places = ((state, state.place(0, length)) for state in states)
+    return sum(state.row_bytes for state, place in places if place is None or place.dtype not in in_files)

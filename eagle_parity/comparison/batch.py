@@ -1,0 +1,154 @@
+"""Pairs of sequences that are computed with together: what is done once for many of them takes no time for each.
+
+Shape letters: S sequences of a batch, R first rows of all of them, T rows of a piece, D dimensions.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, NamedTuple
+
+import torch
+
+from eagle_parity.comparison.pair_states import held_row_bytes, hold, states_of
+from eagle_parity.numerics.file_rows import StackedRows
+from eagle_parity.open_files import OpenFiles
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Container, Iterator, Sequence
+
+    from eagle_parity.comparison.alignment import AlignedPair
+    from eagle_parity.comparison.pair_states import Places, StateRows
+    from eagle_parity.numerics.file_rows import BlockState
+
+FIRST_BYTES = 16 * 1024 * 1024
+"""The first rows of a batch are in memory, in each thread: five sequences of eight states of 1,536 bfloat16 numbers."""
+
+
+class RowsOf(NamedTuple):
+    """Which rows of a batch some rows are.
+
+    Attributes:
+        sequence_T: int64, of which sequence.
+        row_T: int64, which row of it.
+    """
+
+    sequence_T: torch.Tensor
+    row_T: torch.Tensor
+
+
+class Piece(NamedTuple):
+    """Rows that are compared by one call: of one sequence, or the first ones of all.
+
+    Attributes:
+        states: ``[T, D]`` each, as stored, in memory or in their files.
+        rows: which ones they are.
+    """
+
+    states: list[BlockState]
+    rows: RowsOf
+
+
+@dataclass(frozen=True)
+class Batch:
+    """Pairs of sequences that have the same states.
+
+    Attributes:
+        pairs: S of them.
+        states: of each pair, in the order of ``places``.
+        places: what is what.
+        first: how many first rows of each are in memory together.
+        all_states: whether that is so of all states, or of those that are judged alone: of the 62 boundaries of a
+            reference even few rows are many.
+    """
+
+    pairs: list[AlignedPair]
+    states: list[tuple[StateRows, ...]]
+    places: Places
+    first: list[int]
+    all_states: bool
+
+    def read_first(self, in_files: Container[str]) -> tuple[dict[int, torch.Tensor], RowsOf]:
+        """The first rows: ``[R, D]`` of each state by its place, one sequence behind the other.
+
+        Args:
+            in_files: dtypes that can be read from files at once.
+
+        Raises:
+            InputError: a file can't be read any more.
+        """
+        chosen = range(len(self.states[0])) if self.all_states else self.places.judged
+        stacked = StackedRows(sum(self.first))
+        for states, rows in zip(self.states, self.first, strict=True):
+            # Open for as long as they are read: there may be more sequences than files that can be open.
+            with OpenFiles() as files:
+                stacked.add(hold([states[place] for place in chosen], 0, rows, in_files, files), rows)
+        counts = torch.tensor(self.first)
+        sequence_R = torch.arange(len(counts)).repeat_interleave(counts)
+        row_R = torch.arange(len(sequence_R)) - (counts.cumsum(0) - counts)[sequence_R]
+        return dict(zip(chosen, stacked.states(), strict=True)), RowsOf(sequence_R, row_R)
+
+    def pieces(
+        self,
+        first: dict[int, torch.Tensor],
+        first_rows: RowsOf,
+        in_files: Container[str],
+        block_rows: Callable[[int], int],
+    ) -> Iterator[Piece]:
+        """All rows, each once.
+
+        Args:
+            first: as ``read_first`` gives it; those of all states are a piece.
+            first_rows: likewise.
+            in_files: dtypes of states that stay in their files.
+            block_rows: how many rows at once, if a row has so many bytes that have to be in memory.
+
+        Raises:
+            InputError: a file can't be read any more.
+        """
+        if self.all_states:
+            yield Piece([first[place] for place in range(len(first))], first_rows)
+        for sequence, (pair, states) in enumerate(zip(self.pairs, self.states, strict=True)):
+            begin = self.first[sequence] if self.all_states else 0
+            if begin == pair.length:
+                continue
+            rows = block_rows(held_row_bytes(states, in_files, pair.length))
+            with OpenFiles() as files:
+                for low in range(begin, pair.length, rows):
+                    high = min(low + rows, pair.length)
+                    row_T = torch.arange(low, high)
+                    yield Piece(
+                        hold(states, low, high, in_files, files), RowsOf(torch.full_like(row_T, sequence), row_T)
+                    )
+
+
+def batches(
+    pairs: Sequence[AlignedPair], places_of: Callable[[AlignedPair], Places], first_rows: int
+) -> Iterator[Batch]:
+    """Pairs in their order, as many together as have the same states and whose first rows aren't too many.
+
+    Args:
+        pairs: all of them.
+        places_of: the places of a pair's states; the same object for pairs that have the same ones.
+        first_rows: how many of each sequence should be in memory together.
+    """
+    batch: Batch | None = None
+    kind: object = None
+    taken = 0
+    for pair in pairs:
+        places, states = places_of(pair), states_of(pair)
+        row_bytes = [state.row_bytes for state in states]
+        rows = min(first_rows, pair.length)
+        size = rows * sum(row_bytes)
+        if batch is not None and kind == (id(places), row_bytes) and taken + size <= FIRST_BYTES:
+            batch.pairs.append(pair)
+            batch.states.append(states)
+            batch.first.append(rows)
+            taken += size
+        else:
+            if batch is not None:
+                yield batch
+            batch = Batch([pair], [states], places, [rows], all_states=size <= FIRST_BYTES)
+            kind, taken = (id(places), row_bytes), size
+    if batch is not None:
+        yield batch
