@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from threading import Event
 
     from eagle_parity.comparison.alignment import AlignedPair
-    from eagle_parity.comparison.batch import Batch, Piece, RowsOf
+    from eagle_parity.comparison.batch import Batch, Block, RowsOf
     from eagle_parity.comparison.block_numbers import Targets
     from eagle_parity.comparison.measurements import Candidate
     from eagle_parity.hidden_states import HiddenStates
@@ -43,8 +43,6 @@ if TYPE_CHECKING:
 REPEATS_IN_ALL, LEAST_REPEATS, REPEATS_AMONG = 4096, 64, 256
 """First rows among which rows of one token are looked for: of all sequences, and of each at least and at most. A few
 dozen repeats tell the embedding, and all of these rows are in memory."""
-_WAITING_BYTES = 16 * 1024 * 1024
-"""Of the numbers of rows that wait to be counted: what is done for all of them together takes as long as for a few."""
 
 
 def repeats_among(sequences: int) -> int:
@@ -130,8 +128,11 @@ class Accumulator:
         sequences: list[torch.Tensor] = []
         aside: list[RowNumbers] = []
 
-        def take(parts: list[RowNumbers]) -> None:
-            numbers = RowNumbers.join(parts)
+        for block in batch.blocks(first, first_rows, in_files, self._arithmetic.block_rows):
+            if self._stop is not None and self._stop.is_set():
+                raise StoppedError
+            numbers = self._compare(places, block, limits_SN, begun)
+            del block
             keep_T = ~numbers.standing_T
             self._count(places, targets, numbers.errors_RT, keep_T, keep_T)
             errors.append(self._slot_errors(places, numbers.errors_RT, keep_T))
@@ -139,19 +140,6 @@ class Accumulator:
             standing = numbers.standing_T.nonzero().flatten()
             if len(standing):
                 aside.append(numbers.chosen(standing))
-
-        waiting: list[RowNumbers] = []
-        for piece in batch.pieces(first, first_rows, in_files, self._arithmetic.block_rows):
-            if self._stop is not None and self._stop.is_set():
-                raise StoppedError
-            waiting.append(self._compare(places, piece, limits_SN, begun))
-            # States that aren't in files go before the next ones come.
-            del piece
-            if sum(numbers.bytes for numbers in waiting) > _WAITING_BYTES:
-                take(waiting)
-                waiting = []
-        if waiting:
-            take(waiting)
         if aside:
             joined = RowNumbers.join(aside)
             errors.append(self._add_aside(batch, targets, joined, limits_SN))
@@ -174,7 +162,7 @@ class Accumulator:
         """
         places = batch.places
         judged = [first[place] for place in places.judged]
-        squares_NR = self._arithmetic.compare(judged, Pairs()).squares_NT
+        squares_NR = self._arithmetic.compare([judged], Pairs()).squares_NT
         norms_NR = squares_NR[: places.slots].sqrt()
         sampled = (rows.row_T < SAMPLED_ROWS).nonzero().flatten()
         sequence, row = rows.sequence_T[sampled], rows.row_T[sampled]
@@ -193,13 +181,13 @@ class Accumulator:
         self._add_repeats(batch, judged, squares_NR, rows, keep_R)
         return limits_SN, begun
 
-    def _compare(self, places: Places, piece: Piece, limits_SN: torch.Tensor, begun: Sequence[bool]) -> RowNumbers:
-        """The numbers of a piece, whose rows are added to the sums of slots of one place."""
+    def _compare(self, places: Places, block: Block, limits_SN: torch.Tensor, begun: Sequence[bool]) -> RowNumbers:
+        """The numbers of a block, whose rows are added to the sums of slots of one place."""
         moments = [pair.moments for pair in self.pairs[: places.same_place]]
         compared = self._arithmetic.compare(
-            piece.states,
+            block.pieces,
             places.pairs,
-            Limits(limits_SN, piece.rows.sequence_T),
+            Limits(limits_SN, block.rows.sequence_T),
             [each.sums if is_begun else None for each, is_begun in zip(moments, begun, strict=True)],
         )
         for each, is_begun, added, (live, trained) in zip(
@@ -207,11 +195,15 @@ class Accumulator:
         ):
             if is_begun:
                 each.rows += added
-            else:
-                states = piece.states[trained], piece.states[live]
-                squares = compared.squares_NT[trained], compared.squares_NT[live]
-                add_block(self._arithmetic, each, states, squares, ~compared.standing_T)
-        return RowNumbers.of(piece.rows, compared)
+                continue
+            first = 0
+            for states in block.pieces:
+                rows = slice(first, first := first + states[trained].shape[0])
+                squares = compared.squares_NT[trained, rows], compared.squares_NT[live, rows]
+                add_block(
+                    self._arithmetic, each, (states[trained], states[live]), squares, ~compared.standing_T[rows]
+                )
+        return RowNumbers.of(block.rows, compared)
 
     def _targets(self, places: Places) -> Targets:
         targets: Targets = []

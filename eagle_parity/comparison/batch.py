@@ -25,6 +25,12 @@ FIRST_BYTES = 16 * 1024 * 1024
 """The first rows of a batch are in memory, in each thread: five sequences of eight states of 1,536 bfloat16 numbers."""
 
 
+_LEAST_ROWS = 64
+"""Fewer of a sequence aren't worth a piece of their own, if there are more."""
+_MOST_OPEN = 8
+"""Sequences in a block: a thread has as many files of each side open."""
+
+
 class RowsOf(NamedTuple):
     """Which rows of a batch some rows are.
 
@@ -37,15 +43,16 @@ class RowsOf(NamedTuple):
     row_T: torch.Tensor
 
 
-class Piece(NamedTuple):
-    """Rows that are compared by one call: of one sequence, or the first ones of all.
+class Block(NamedTuple):
+    """Rows that are compared by one call.
 
     Attributes:
-        states: ``[T, D]`` each, as stored, in memory or in their files.
-        rows: which ones they are.
+        pieces: the states of some rows of a sequence each, or of the first ones of all: ``[T, D]``, as stored, in
+            memory or in their files.
+        rows: which ones they are, one piece behind the other.
     """
 
-    states: list[BlockState]
+    pieces: list[list[BlockState]]
     rows: RowsOf
 
 
@@ -88,38 +95,60 @@ class Batch:
         row_R = torch.arange(len(sequence_R)) - (counts.cumsum(0) - counts)[sequence_R]
         return dict(zip(chosen, stacked.states(), strict=True)), RowsOf(sequence_R, row_R)
 
-    def pieces(
+    def blocks(
         self,
         first: dict[int, torch.Tensor],
         first_rows: RowsOf,
         in_files: Container[str],
         block_rows: Callable[[int], int],
-    ) -> Iterator[Piece]:
+    ) -> Iterator[Block]:
         """All rows, each once.
 
         Args:
             first: as ``read_first`` gives it; those of all states are a piece.
             first_rows: likewise.
             in_files: dtypes of states that stay in their files.
-            block_rows: how many rows at once, if a row has so many bytes that have to be in memory.
+            block_rows: how many rows a block has, if a row has so many bytes that have to be in memory.
 
         Raises:
             InputError: a file can't be read any more.
         """
-        if self.all_states:
-            yield Piece([first[place] for place in range(len(first))], first_rows)
-        for sequence, (pair, states) in enumerate(zip(self.pairs, self.states, strict=True)):
-            begin = self.first[sequence] if self.all_states else 0
-            if begin == pair.length:
-                continue
-            rows = block_rows(held_row_bytes(states, in_files, pair.length))
+        begun = sum(self.first) if self.all_states else 0
+        for spans in self._spans(begun, in_files, block_rows):
+            pieces: list[list[BlockState]] = []
+            rows: list[RowsOf] = []
+            if begun:
+                pieces, rows, begun = [[first[place] for place in range(len(first))]], [first_rows], 0
             with OpenFiles() as files:
-                for low in range(begin, pair.length, rows):
-                    high = min(low + rows, pair.length)
+                for sequence, low, high in spans:
+                    pieces.append(hold(self.states[sequence], low, high, in_files, files))
                     row_T = torch.arange(low, high)
-                    yield Piece(
-                        hold(states, low, high, in_files, files), RowsOf(torch.full_like(row_T, sequence), row_T)
-                    )
+                    rows.append(RowsOf(torch.full_like(row_T, sequence), row_T))
+                yield Block(pieces, RowsOf(*(torch.cat(parts) for parts in zip(*rows, strict=True))))
+                # States that aren't in files go before the next ones come.
+                del pieces
+
+    def _spans(
+        self, begun: int, in_files: Container[str], block_rows: Callable[[int], int]
+    ) -> Iterator[list[tuple[int, int, int]]]:
+        """The sequence, the first row and the row behind the last one of what each block takes of a sequence.
+
+        The first block has some rows already.
+        """
+        spans: list[tuple[int, int, int]] = []
+        rows = begun
+        for sequence, (pair, states) in enumerate(zip(self.pairs, self.states, strict=True)):
+            low = self.first[sequence] if self.all_states else 0
+            most = block_rows(held_row_bytes(states, in_files, pair.length) + self.places.number_bytes)
+            while low < pair.length:
+                if rows and (most - rows < min(_LEAST_ROWS, pair.length - low) or len(spans) == _MOST_OPEN):
+                    yield spans
+                    spans, rows = [], 0
+                high = min(low + most - rows, pair.length)
+                spans.append((sequence, low, high))
+                rows, low = rows + high - low, high
+        if rows:
+            yield spans
 
 
 def batches(

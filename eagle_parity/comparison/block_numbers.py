@@ -48,13 +48,8 @@ class RowNumbers:
 
     @classmethod
     def of(cls, rows: RowsOf, compared: Compared) -> RowNumbers:
-        """Of the rows of a piece."""
+        """Of the rows of a block."""
         return cls(rows.sequence_T, rows.row_T, compared.squares_NT, compared.errors_RT, compared.standing_T)
-
-    @property
-    def bytes(self) -> int:
-        """Memory that they take."""
-        return self.squares_NT.nbytes + self.errors_RT.nbytes
 
     def chosen(self, places: torch.Tensor) -> RowNumbers:
         """Some of them, by their places."""
@@ -68,7 +63,7 @@ class RowNumbers:
 
     @classmethod
     def join(cls, parts: Sequence[RowNumbers]) -> RowNumbers:
-        """Those of several pieces."""
+        """Those of several blocks."""
         if len(parts) == 1:
             return parts[0]
         return cls(

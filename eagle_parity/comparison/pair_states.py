@@ -27,6 +27,7 @@ class Places:
     """The place of each state in the list of a pair's states, which is the same for all pairs that have the same ones.
 
     Attributes:
+        states: how many there are.
         trained, live, noise: places, a slot each.
         trained_last, live_last: likewise; None where there is none.
         labels: places of the candidates that states are compared with.
@@ -34,6 +35,7 @@ class Places:
             the second capture.
     """
 
+    states: int
     trained: range
     live: range
     noise: range
@@ -82,6 +84,7 @@ class Places:
             if candidate.label in labels and (place, labels[candidate.label]) not in same_place
         ]
         return cls(
+            states=count + len(pair.known),
             trained=range(slots),
             live=range(slots, live_from),
             noise=range(live_from, live_from + len(pair.noise)),
@@ -90,6 +93,11 @@ class Places:
             labels=labels,
             pairs=Pairs(tuple(compared), (*same_place, *second)),
         )
+
+    @property
+    def number_bytes(self) -> int:
+        """Of what is computed of a row: float64, an error a pair, and a state's square and norm."""
+        return 8 * (len(self.pairs.by_products) + len(self.pairs.subtracted) + 2 * self.states)
 
     @property
     def same_place(self) -> int:

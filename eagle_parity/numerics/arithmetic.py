@@ -106,7 +106,7 @@ class Arithmetic(Protocol):
 
     def compare(
         self,
-        states: Sequence[BlockState],
+        pieces: Sequence[Sequence[BlockState]],
         pairs: Pairs,
         limits: Limits | None = None,
         sums: Sequence[PairSums | None] = (),
@@ -114,7 +114,8 @@ class Arithmetic(Protocol):
         """Everything about a block.
 
         Args:
-            states: of the block; in files where ``in_files`` has their dtype.
+            pieces: the states of some rows each, which are the block's one behind the other; in files where
+                ``in_files`` has their dtype.
             pairs: which of them are compared.
             limits: beyond which rows stand out.
             sums: of the subtracted pairs, the first ones, with ``expected`` as x: rows that don't stand out and are

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
-    from eagle_parity.numerics.located import Located
+    from eagle_parity.numerics.located import Group
 
 
 class Plan(NamedTuple):
@@ -53,19 +53,21 @@ class Plan(NamedTuple):
     read: npt.NDArray[np.uint8]
 
     @classmethod
-    def of(cls, block: Located, rows: int, size: int, subtracted: Collection[int]) -> Plan:
-        """For so many rows of so many dimensions.
+    def of(cls, group: Group, rows: int, size: int, subtracted: Collection[int]) -> Plan:
+        """For pieces of so many dimensions.
 
         Args:
-            block: where they are.
-            rows: T.
+            group: the pieces.
+            rows: of the longest one.
             size: D.
             subtracted: the states that are subtracted from each other, by their places.
         """
         # Plain numbers: a dozen operations on arrays of eight take longer.
-        codes, pitches, sources = block.codes_N.tolist(), block.sources_5F[4].tolist(), block.source_N.tolist()
+        codes, sources, pitches = group.layout
         items = [2 if code == BFLOAT16 else 4 for code in codes]
-        in_memory = sum(size * item for item, source in zip(items, sources, strict=True) if source < 0)
+        in_memory = sum(
+            size * item for item, source in zip(items, sources, strict=True) if source < 0 or group.in_memory
+        )
         kept = [False] * len(pitches)
         for place in subtracted:
             if sources[place] >= 0:

@@ -13,7 +13,7 @@ from eagle_parity.errors import InputError
 from eagle_parity.numerics.arithmetic import SUBTRACTED_BELOW, Compared, Limits, Pairs, PairSums
 from eagle_parity.numerics.block_plan import Plan, Scratch, wide
 from eagle_parity.numerics.file_rows import FileRows, rows_between
-from eagle_parity.numerics.located import CODES, locate
+from eagle_parity.numerics.located import CODES, groups_of, locate
 from eagle_parity.numerics.loops.shapes import MANTISSA_SHIFT
 from eagle_parity.numerics.product_tables import arrange
 from eagle_parity.numerics.whole_arrays import WholeArrays
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from eagle_parity.numerics.file_rows import BlockState, FileSource
     from eagle_parity.numerics.product_tables import Tables
 
-_LEAST_ROWS, _MOST_ROWS = 64, 2048
+_LEAST_ROWS, _MOST_ROWS = 64, 16384
 _BLOCK_BYTES = 32 * 1024 * 1024
 _WIDE_BYTES = 8
 """Of a float64."""
@@ -52,7 +52,7 @@ class Compiled:
 
     def compare(
         self,
-        states: Sequence[BlockState],
+        pieces: Sequence[Sequence[BlockState]],
         pairs: Pairs,
         limits: Limits | None = None,
         sums: Sequence[PairSums | None] = (),
@@ -60,60 +60,84 @@ class Compiled:
         """See ``Arithmetic``."""
         import numpy as np
 
-        held = [_direct(state) for state in states]
-        rows, size = held[0].shape
-        block = locate(held)
-        plan = Plan.of(block, rows, size, {place for pair in pairs.subtracted for place in pair})
-        tables = self._tables_of(pairs.by_products, len(held))
+        held = [[_direct(state) for state in piece] for piece in pieces]
+        located = [locate(piece) for piece in held]
+        states, size = len(held[0]), held[0][0].shape[1]
+        rows = sum(piece.rows for piece in located)
         if limits is None:
             limits = Limits(torch.empty((1, 0), dtype=torch.float64), torch.zeros(rows, dtype=torch.int64))
         elif len(limits.sequence_T) != rows or int(limits.sequence_T.max()) >= len(limits.norms_SN):
             raise ValueError("a sequence with limits is needed for every row")
-        limits_SN = np.full((len(limits.norms_SN), len(held)), np.inf)
+        limits_SN = np.full((len(limits.norms_SN), states), np.inf)
         limits_SN[:, : limits.norms_SN.shape[1]] = limits.norms_SN.numpy()
         sums_4Q = np.zeros((4, len(pairs.subtracted)), np.uint64)
         for place, pair_sums in enumerate(sums):
             if pair_sums is not None:
                 sums_4Q[:, place] = [tensor.data_ptr() for tensor in pair_sums]
-        compared_rows = len(pairs.by_products) + len(pairs.subtracted) + len(held)
-        squares_NT = torch.empty((len(held), rows), dtype=torch.float64)
+        compared_rows = len(pairs.by_products) + len(pairs.subtracted) + states
+        squares_NT = torch.empty((states, rows), dtype=torch.float64)
         errors_RT = torch.empty((compared_rows, rows), dtype=torch.float64)
         standing_T, huge_T = (torch.empty(rows, dtype=torch.bool) for _ in range(2))
         added_Q = np.zeros(len(pairs.subtracted), np.int64)
-        unread = self._loops.compare_block(
-            **block.arrays(),
-            **tables._asdict(),
-            subtracted_2Q=np.array(pairs.subtracted, np.int64).reshape(-1, 2).T.copy(),
-            limits_SN=limits_SN,
-            sequence_T=limits.sequence_T.contiguous().numpy(),
-            sums_4Q=sums_4Q,
-            size=size,
-            subtracted_below=np.array([SUBTRACTED_BELOW]),
-            **plan._asdict(),
-            **Scratch.of(
-                len(held), len(pairs.by_products), len(pairs.subtracted), size, in_words=plan.in_words
-            )._asdict(),
-            squares_NT=squares_NT.numpy(),
-            errors_PT=errors_RT.numpy(),
-            standing_T=standing_T.numpy(),
-            huge_T=huge_T.numpy(),
-            added_Q=added_Q,
-        )
-        if unread >= 0:
-            raise why_not_read(block.sources[unread], rows)
-        added: list[int] = added_Q.tolist()
+        common: dict[str, npt.NDArray[np.generic] | int] = {
+            **self._tables_of(pairs.by_products, states)._asdict(),
+            "subtracted_2Q": np.array(pairs.subtracted, np.int64).reshape(-1, 2).T.copy(),
+            "limits_SN": limits_SN,
+            "sequence_T": limits.sequence_T.contiguous().numpy(),
+            "sums_4Q": sums_4Q,
+            "size": size,
+            "subtracted_below": np.array([SUBTRACTED_BELOW]),
+            "squares_NT": squares_NT.numpy(),
+            "errors_PT": errors_RT.numpy(),
+            "standing_T": standing_T.numpy(),
+            "huge_T": huge_T.numpy(),
+            "added_Q": added_Q,
+        }
+        subtracted = {place for pair in pairs.subtracted for place in pair}
+        done = 0
+        for group in groups_of(located):
+            plan = Plan.of(group, max(piece.rows for piece in group.pieces), size, subtracted)
+            scratch = Scratch.of(
+                states, len(pairs.by_products), len(pairs.subtracted), size, in_words=plan.in_words
+            )
+            unread = self._loops.compare_block(
+                **common, **group.arrays(done)._asdict(), **plan._asdict(), **scratch._asdict()
+            )
+            if unread >= 0:
+                piece, source = divmod(unread, len(group.layout.pitches))
+                raise why_not_read(group.pieces[piece].sources[source], group.pieces[piece].rows)
+            done += sum(piece.rows for piece in group.pieces)
+        found = Compared(squares_NT, errors_RT, standing_T, added_Q.tolist())
         if huge_T.numpy().any():
+            self._compare_huge(pieces, pairs, limits, sums, huge_T, found)
+        return found
+
+    def _compare_huge(
+        self,
+        pieces: Sequence[Sequence[BlockState]],
+        pairs: Pairs,
+        limits: Limits,
+        sums: Sequence[PairSums | None],
+        huge_T: torch.Tensor,
+        found: Compared,
+    ) -> None:
+        """Computes rows again of which float32 may have lost something."""
+        first = 0
+        for states in pieces:
+            rows, size = states[0].shape
             # As float64 these rows take several times what they are stored in, and there may be many.
-            step = max(1, _BLOCK_BYTES // (_WIDE_BYTES * size * len(held)))
+            step = max(1, _BLOCK_BYTES // (_WIDE_BYTES * size * len(states)))
             for low in range(0, rows, step):
-                huge = huge_T[low : low + step].nonzero().flatten()
+                huge = huge_T[first + low : first + min(low + step, rows)].nonzero().flatten()
                 if len(huge):
                     few = [state[huge] for state in rows_between(states, low, low + step)]
-                    of_few = limits._replace(sequence_T=limits.sequence_T[low + huge])
-                    again = WholeArrays().compare(few, pairs, of_few, sums)
-                    squares_NT[:, low + huge], errors_RT[:, low + huge], standing_T[low + huge] = again[:3]
-                    added = [one + other for one, other in zip(added, again.added, strict=True)]
-        return Compared(squares_NT, errors_RT, standing_T, added)
+                    places = first + low + huge
+                    of_few = limits._replace(sequence_T=limits.sequence_T[places])
+                    again = WholeArrays().compare([few], pairs, of_few, sums)
+                    found.squares_NT[:, places], found.errors_RT[:, places], found.standing_T[places] = again[:3]
+                    for place, more in enumerate(again.added):
+                        found.added[place] += more
+            first += rows
 
     def squared_differences(
         self,
@@ -130,9 +154,9 @@ class Compiled:
         x, y = np.array(pairs, np.int64).reshape(-1, 2).T.copy()
         block = locate(held)
         self._loops.row_distances(
-            addresses_N=block.addresses_N,
-            steps_N=block.steps_N,
-            codes_N=block.codes_N,
+            addresses_N=np.array(block.addresses, np.uint64),
+            steps_N=np.array(block.steps, np.uint64),
+            codes_N=np.array(block.layout.codes, np.int64),
             x_Q=x,
             y_Q=y,
             x_rows_T=x_rows.contiguous().numpy(),
@@ -157,7 +181,7 @@ class Compiled:
     ) -> None:
         """See ``Arithmetic``."""
         if len(rows):
-            self.compare([x_TD[rows], y_TD[rows]], Pairs(subtracted=((1, 0),)), sums=[sums])
+            self.compare([[x_TD[rows], y_TD[rows]]], Pairs(subtracted=((1, 0),)), sums=[sums])
 
     def count_errors(
         self,

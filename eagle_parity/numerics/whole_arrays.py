@@ -66,13 +66,14 @@ class WholeArrays:
 
     def compare(
         self,
-        states: Sequence[BlockState],
+        pieces: Sequence[Sequence[BlockState]],
         pairs: Pairs,
         limits: Limits | None = None,
         sums: Sequence[PairSums | None] = (),
     ) -> Compared:
         """See ``Arithmetic``."""
-        held = rows_between(states, 0, states[0].shape[0])
+        parts = [rows_between(states, 0, states[0].shape[0]) for states in pieces]
+        held = parts[0] if len(parts) == 1 else [torch.cat(state) for state in zip(*parts, strict=True)]
         squares_NT, products_PT = self.products(held, pairs.by_products)
         rows = squares_NT.shape[1]
         norms_NT = torch.where(squares_NT.isfinite(), squares_NT.sqrt(), torch.nan)

@@ -42,7 +42,7 @@ def test_errors_of_any_size(way: type[Arithmetic], size: float) -> None:
     generator = torch.Generator().manual_seed(0)
     x = torch.randn(50, 2000, generator=generator)
     y = x + size * torch.randn(50, 2000, generator=generator)
-    by_products, subtracted = (way().compare([y, x], pairs).errors_RT[error_row(pairs, 0, 1)] for pairs in BOTH_WAYS)
+    by_products, subtracted = (way().compare([[y, x]], pairs).errors_RT[error_row(pairs, 0, 1)] for pairs in BOTH_WAYS)
     assert torch.allclose(by_products, row_errors(y, x), rtol=1e-4, atol=1e-12)
     assert torch.allclose(subtracted, row_errors(y, x), rtol=1e-5, atol=1e-12)
 
@@ -52,7 +52,7 @@ def test_zero_and_missing_rows(way: type[Arithmetic]) -> None:
     expected = torch.tensor([[0.0], [0.0], [math.nan], [1.0], [math.nan]])
     rows = torch.tensor([[0.0], [1.0], [1.0], [math.nan], [math.nan]])
     for pairs in BOTH_WAYS:
-        numbers = way().compare([rows, expected], pairs)
+        numbers = way().compare([[rows, expected]], pairs)
         errors = numbers.errors_RT[error_row(pairs, 0, 1)]
         assert errors[:2].tolist() == [0.0, math.inf]
         assert errors[2:].isnan().all()
@@ -66,7 +66,7 @@ def test_rows_of_one_token(way: type[Arithmetic]) -> None:
     table = {5: 1.0, 7: 2.0, 9: 4.0}
     embedding = torch.tensor([[table[int(i)]] for i in ids])
     states = [embedding, embedding + torch.arange(5.0)[:, None]]
-    squares_NT = way().compare(states, Pairs()).squares_NT
+    squares_NT = way().compare([states], Pairs()).squares_NT
     first, second, same = token_neighbours(ids, torch.zeros_like(ids))
     errors = neighbour_errors(way(), states, squares_NT, first, second)
     assert errors[0, same].tolist() == [0.0, 0.0]
@@ -156,9 +156,9 @@ def test_files_say_what_memory_says(
     held: Counter[tuple[type, int]] = Counter()
     real = Compiled.compare
 
-    def compare(self: Compiled, states: Sequence[BlockState], *more: Any) -> Compared:
-        held.update((type(state), len(states)) for state in states)
-        return real(self, states, *more)
+    def compare(self: Compiled, pieces: Sequence[Sequence[BlockState]], *more: Any) -> Compared:
+        held.update((type(state), len(states)) for states in pieces for state in states)
+        return real(self, pieces, *more)
 
     monkeypatch.setattr(Compiled, "compare", compare)
     close(in_memory_says, measured(Compiled(), dtype, tmp_path))

@@ -56,7 +56,7 @@ class Case:
 def update_match(state: StateMatch, part: Part) -> None:
     keep = torch.ones(len(part.ids), dtype=torch.bool)
     pairs = Pairs(((0, 1), (0, 2)))
-    numbers = WAY.compare([part.y, part.x, part.x + 1], pairs)
+    numbers = WAY.compare([[part.y, part.x, part.x + 1]], pairs)
     targets = state.targets(pairs, 0, {KNOWN[0].label: 1, KNOWN[1].label: 2})
     count_rows(WAY, numbers.errors_RT, targets, keep)
     state.rows += len(keep)
@@ -68,7 +68,7 @@ def update_match(state: StateMatch, part: Part) -> None:
 
 def update_pair(state: SlotPair, part: Part) -> None:
     sinks = torch.arange(len(part.ids)) == 0
-    numbers = WAY.compare([part.x, part.y], Pairs(subtracted=((1, 0),)))
+    numbers = WAY.compare([[part.x, part.y]], Pairs(subtracted=((1, 0),)))
     x_squares, y_squares = numbers.squares_NT
     add_block(WAY, state.moments, (part.x, part.y), (x_squares, y_squares), ~sinks)
     for place, keep in ((ERRORS, ~sinks), (SINKS, sinks)):

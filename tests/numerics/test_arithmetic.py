@@ -55,7 +55,7 @@ def compiled() -> Compiled:
 def test_products(compiled: Compiled, block: list[torch.Tensor], choice: object) -> None:
     places = range(len(block))
     pairs = [(a, b) for a in places for b in places if choice.random() < 0.6]  # type: ignore[attr-defined]
-    found, expected = compiled.compare(block, Pairs(tuple(pairs))), WholeArrays().products(block, pairs)
+    found, expected = compiled.compare([block], Pairs(tuple(pairs))), WholeArrays().products(block, pairs)
     assert torch.allclose(found.squares_NT, expected.squares_NT, rtol=1e-6)
     assert found.errors_RT.shape == (len(pairs) + len(block), len(block[0]))
     assert torch.allclose(found.errors_RT[len(pairs) :], found.squares_NT.sqrt(), rtol=1e-14)
@@ -80,14 +80,14 @@ def test_blocks(compiled: Compiled, block: list[torch.Tensor], choice: object, l
         tuple((a, b) for a in places for b in places if choice.random() < 0.4)  # type: ignore[attr-defined]
         for _ in range(2)
     )
-    limits_N = limit * WholeArrays().compare(block, Pairs()).errors_RT.median(1).values[:-1]
+    limits_N = limit * WholeArrays().compare([block], Pairs()).errors_RT.median(1).values[:-1]
     # Rows of three sequences, one of which has no limit.
     sequence_T = torch.arange(len(block[0])) % 3
     limits = Limits(torch.stack([limits_N, torch.full_like(limits_N, math.inf), 1.01 * limits_N]), sequence_T)
     outcomes = []
     for way in (compiled, WholeArrays()):
         sums = [PairSums.zeros(block[0].shape[1]) for _ in subtracted[:2]]
-        outcomes.append((way.compare(block, Pairs(by_products, subtracted), limits, sums), sums))
+        outcomes.append((way.compare([block], Pairs(by_products, subtracted), limits, sums), sums))
     (found, found_sums), (expected, expected_sums) = outcomes
     check_errors_by_products(by_products, found, expected)
     assert torch.allclose(found.errors_RT[len(by_products) :], expected.errors_RT[len(by_products) :], rtol=1e-6)
@@ -121,7 +121,7 @@ def test_many_states_that_are_compared_with_few(compiled: Compiled, subjects: in
     block = states(40, 9, 700, [third if place % 3 == 0 else torch.bfloat16 for place in range(40)], 0)
     by_products = tuple((subject, expected) for subject in range(subjects) for expected in range(3, 40))
     pairs = Pairs((*by_products, by_products[1]), ((0, 1), (7, 0)))  # one of them twice
-    found, expected = compiled.compare(block, pairs), WholeArrays().compare(block, pairs)
+    found, expected = compiled.compare([block], pairs), WholeArrays().compare([block], pairs)
     check_errors_by_products(pairs.by_products, found, expected)
     first = len(pairs.by_products)
     assert torch.allclose(found.errors_RT[first:], expected.errors_RT[first:], rtol=1e-6)
@@ -188,7 +188,7 @@ def test_cosine_of_millions_of_numbers_is_no_more_than_one(compiled: Compiled) -
     """A flat float32 cosine over as many reads 1.002."""
     x = torch.randn(1, 2048 * 6144, generator=torch.Generator().manual_seed(0)).bfloat16()
     y = (x.float() * 1.003).bfloat16()
-    found = compiled.compare([x, y, -y], Pairs(((0, 2),)))  # not (0, 1): what is near is subtracted
+    found = compiled.compare([[x, y, -y]], Pairs(((0, 2),)))  # not (0, 1): what is near is subtracted
     (xx,), (yy,), _ = found.squares_NT
     (xy,) = -product(found, 0, 0, 2)
     truth = float((x.double() * y.double()).sum() / ((x.double() ** 2).sum().sqrt() * (y.double() ** 2).sum().sqrt()))
@@ -200,7 +200,7 @@ def test_a_number_that_is_none_spoils_its_row_alone(compiled: Compiled, bad: flo
     x_TD = torch.ones(4, 600)
     x_TD[2, 599] = bad
     sums = PairSums.zeros(600)
-    found = compiled.compare([x_TD, torch.ones(4, 600)], Pairs(((0, 1), (1, 0)), ((0, 1),)), sums=[sums])
+    found = compiled.compare([[x_TD, torch.ones(4, 600)]], Pairs(((0, 1), (1, 0)), ((0, 1),)), sums=[sums])
     assert found.squares_NT[0].isfinite().tolist() == [True, True, False, True]
     assert found.errors_RT[:4].isnan().tolist() == [[False, False, True, False]] * 4
     assert found.added == [3]
@@ -215,8 +215,8 @@ def test_numbers_whose_squares_overflow_float32_are_numbers(compiled: Compiled) 
     x_TD = torch.full((2, 600), 3e38)
     block, pairs = [x_TD, x_TD / 2, -x_TD], Pairs(((0, 1), (2, 0)), ((1, 2),))
     sums, expected_sums = (PairSums.zeros(600) for _ in range(2))
-    found = compiled.compare(block, pairs, sums=[sums])
-    expected = WholeArrays().compare(block, pairs, sums=[expected_sums])
+    found = compiled.compare([block], pairs, sums=[sums])
+    expected = WholeArrays().compare([block], pairs, sums=[expected_sums])
     assert torch.allclose(found.squares_NT, expected.squares_NT, rtol=1e-12)
     assert torch.allclose(found.errors_RT, expected.errors_RT, rtol=1e-12)
     assert found.added == expected.added == [2]
@@ -236,8 +236,8 @@ def test_numbers_whose_squares_vanish_in_float32_are_numbers(
     y_TD = x_TD * (1 + 0.05 * torch.randn(6, 600, generator=generator))
     block, pairs = [x_TD.to(dtype), y_TD.to(dtype), -x_TD.to(dtype)], Pairs(((0, 1), (2, 0)), ((1, 2),))
     sums, expected_sums = (PairSums.zeros(600) for _ in range(2))
-    found = compiled.compare(block, pairs, sums=[sums])
-    expected = WholeArrays().compare(block, pairs, sums=[expected_sums])
+    found = compiled.compare([block], pairs, sums=[sums])
+    expected = WholeArrays().compare([block], pairs, sums=[expected_sums])
     assert torch.allclose(found.squares_NT, expected.squares_NT, rtol=1e-6, atol=0)
     # By products an error e is known to about 1e-7 / e; here e is 0.05.
     assert torch.allclose(found.errors_RT, expected.errors_RT, rtol=1e-7 / 0.05**2, atol=0)
@@ -249,7 +249,7 @@ def test_many_zero_rows_stay_compiled(compiled: Compiled, monkeypatch: pytest.Mo
     monkeypatch.setattr(WholeArrays, "compare", None)
     zeros = [torch.zeros(500, 64, dtype=dtype) for dtype in (torch.bfloat16, torch.float32)]
     zeros[0][::2] = -0.0
-    found = compiled.compare(zeros, Pairs(((0, 1),)))
+    found = compiled.compare([zeros], Pairs(((0, 1),)))
     assert (found.squares_NT == 0).all()
     assert (found.errors_RT == 0).all()
 

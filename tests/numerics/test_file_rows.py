@@ -16,8 +16,8 @@ from eagle_parity.hidden_states import FilePlace
 from eagle_parity.numerics.arithmetic import Pairs, PairSums
 from eagle_parity.numerics.block_plan import Plan
 from eagle_parity.numerics.compiled import Compiled, why_not_read
-from eagle_parity.numerics.file_rows import FileRows, rows_between, sources_of
-from eagle_parity.numerics.located import locate
+from eagle_parity.numerics.file_rows import FileRows, StackedRows, rows_between, sources_of
+from eagle_parity.numerics.located import groups_of, locate
 from eagle_parity.numerics.moments import PairMoments
 from eagle_parity.numerics.whole_arrays import WholeArrays
 from eagle_parity.open_files import OpenFiles
@@ -125,7 +125,7 @@ def test_the_same_as_in_memory(compiled: Compiled, tmp_path_factory: pytest.Temp
         outcomes = []
         for states in (memory, in_files, mixed):
             begun = moments(*rows_between(states[:2], 0, 8))
-            outcomes.append((compiled.compare(states, ALL_PAIRS, sums=[begun.sums]), begun.sums))
+            outcomes.append((compiled.compare([states], ALL_PAIRS, sums=[begun.sums]), begun.sums))
     (expected, expected_sums), *others = outcomes
     for found, sums in others:
         assert torch.equal(found.squares_NT, expected.squares_NT)
@@ -149,19 +149,116 @@ def test_states_beside_those_that_are_subtracted(
     memory: list[BlockState] = [side.packed[:, slot] for side, slot in slots]
     in_files: list[BlockState] = [held(side.rows(slot), files, 0, 71) for side, slot in slots]
     last = others + 1
-    plan = Plan.of(locate(in_files), 71, 4096, {0, last})
+    (group,) = groups_of([locate(in_files)])
+    plan = Plan.of(group, 71, 4096, {0, last})
     assert (plan.at_once, plan.others_at_once, plan.kept_F.tolist()) == (32, at_once, [True, False, True])
     pairs = Pairs(tuple((side, other) for side in (0, last) for other in range(1, last)), ((last, 0),))
     outcomes = []
     for states in (memory, in_files):
         begun = moments(*rows_between([states[0], states[last]], 0, 8))
-        outcomes.append((compiled.compare(states, pairs, sums=[begun.sums]), begun.sums))
+        outcomes.append((compiled.compare([states], pairs, sums=[begun.sums]), begun.sums))
     (expected, expected_sums), (found, sums) = outcomes
     assert torch.equal(found.squares_NT, expected.squares_NT)
     assert torch.equal(found.errors_RT, expected.errors_RT)
     assert found.added == expected.added == [71]
     assert torch.equal(sums.sums_6D, expected_sums.sums_6D)
     assert torch.equal(sums.largest_D, expected_sums.largest_D)
+
+
+class SomeRows(NamedTuple):
+    """Rows of two files: which ones, whether they are in memory instead, and how many states lie between the two."""
+
+    first: int
+    stop: int
+    in_memory: tuple[bool, bool]
+    between: int
+
+
+SOME_ROWS = st.tuples(
+    st.integers(0, 39), st.integers(1, 40), st.tuples(st.booleans(), st.booleans()), st.sampled_from([0, 1, 30])
+).map(lambda each: SomeRows(each[0], min(40, each[0] + each[1]), each[2], each[3]))
+
+
+@given(
+    chosen=st.lists(SOME_ROWS, min_size=1, max_size=6),
+    dtypes=st.sampled_from([(torch.bfloat16, torch.bfloat16), (torch.bfloat16, torch.float32)]),
+)
+@settings(deadline=None, max_examples=40)
+def test_several_pieces_in_one_call(
+    compiled: Compiled,
+    tmp_path_factory: pytest.TempPathFactory,
+    chosen: list[SomeRows],
+    dtypes: tuple[torch.dtype, torch.dtype],
+) -> None:
+    """Of any layouts, and some of them in memory: as each by itself."""
+    folder = tmp_path_factory.mktemp("pieces")
+    generator = torch.Generator().manual_seed(0)
+    stored = {
+        between: [
+            store(folder / f"{side}-{between}", torch.randn(40, between + 2, 96, generator=generator).to(dtype))
+            for side, dtype in enumerate(dtypes)
+        ]
+        for between in {each.between for each in chosen}
+    }
+    with OpenFiles() as files:
+        pieces: list[list[BlockState]] = []
+        memory: list[list[BlockState]] = []
+        for first, stop, in_memory, between in chosen:
+            slots = [(side, slot, number) for number, side in enumerate(stored[between]) for slot in (0, between + 1)]
+            memory.append([side.packed[first:stop, slot] for side, slot, _ in slots])
+            pieces.append(
+                [
+                    rows if in_memory[number] else held(side.rows(slot), files, first, stop)
+                    for (side, slot, number), rows in zip(slots, memory[-1], strict=True)
+                ]
+            )
+        sums, expected_sums = (moments(*rows_between(memory[0][:2], 0, 8)).sums for _ in range(2))
+        found = compiled.compare(pieces, ALL_PAIRS, sums=[sums])
+        each = [compiled.compare([states], ALL_PAIRS, sums=[expected_sums]) for states in memory]
+    assert torch.equal(found.squares_NT, torch.cat([one.squares_NT for one in each], dim=1))
+    assert torch.equal(found.errors_RT, torch.cat([one.errors_RT for one in each], dim=1))
+    assert found.added == [sum(one.added[0] for one in each), *found.added[1:]]
+    scale_D = expected_sums.sums_6D.abs().amax(0) + expected_sums.sums_6D[2:4].sum(0)
+    assert ((sums.sums_6D - expected_sums.sums_6D).abs() <= 1e-6 * scale_D + 1e-12).all()
+    assert torch.equal(sums.largest_D, expected_sums.largest_D)
+
+
+def test_the_file_of_a_later_piece_is_named(compiled: Compiled, files: OpenFiles, tmp_path: Path) -> None:
+    stored = [store(tmp_path / f"{number}.bin", torch.ones(50, 2, 600)) for number in range(4)]
+    pieces: list[list[BlockState]] = [[held(one.rows(slot), files, 0, 50) for slot in (0, 1)] for one in stored]
+    pieces.insert(0, [torch.ones(50, 600)] * 2)
+    os.truncate(stored[2].path, 1000)
+    with pytest.raises(InputError, match=r"2\.bin: has become shorter while it was read"):
+        compiled.compare(pieces, Pairs(((0, 1),)))
+
+
+@given(
+    chosen=st.lists(SOME_ROWS, min_size=1, max_size=6),
+    odd=st.booleans(),
+)
+@settings(deadline=None, max_examples=30)
+def test_rows_of_several_sequences_one_behind_the_other(
+    tmp_path_factory: pytest.TempPathFactory, chosen: list[SomeRows], *, odd: bool
+) -> None:
+    folder = tmp_path_factory.mktemp("stacked")
+    stored = {
+        between: store(folder / str(between), torch.randn(40, between + 2, 33 if odd else 32).bfloat16(), 3)
+        for between in {each.between for each in chosen}
+    }
+    stacked = StackedRows(sum(each.stop - each.first for each in chosen))
+    with OpenFiles() as files:
+        for first, stop, in_memory, between in chosen:
+            side = stored[between]
+            states: list[BlockState] = [
+                side.packed[first:, slot] if is_held else held(side.rows(slot), files, first, 40)
+                for is_held, slot in zip(in_memory, (0, between + 1), strict=True)
+            ]
+            stacked.add(states, stop - first)
+    for number, state in enumerate(stacked.states()):
+        expected = [
+            stored[each.between].packed[each.first : each.stop, (0, each.between + 1)[number]] for each in chosen
+        ]
+        assert torch.equal(state, torch.cat(expected))
 
 
 def test_what_is_read_together(tmp_path: Path, files: OpenFiles) -> None:
@@ -186,9 +283,9 @@ def test_what_is_read_together(tmp_path: Path, files: OpenFiles) -> None:
     assert (far.offsets, far.start, far.step, far.width, far.pitch) == ({3: 0}, 69 * 128, 70 * 128, 128, 128)
     assert (alone.offsets, alone.start, alone.step, alone.width, alone.pitch) == ({5: 0}, 0, 256, 256, 256)
     found = locate(states)
-    assert found.source_N[2] == -1
-    assert [found.sources[place].offsets[number] for number, place in enumerate(found.source_N) if place >= 0] == [
-        int(found.addresses_N[number]) for number in (0, 1, 3, 4, 5)
+    assert found.layout.sources[2] == -1
+    assert [found.sources[place].offsets[number] for number, place in enumerate(found.layout.sources) if place >= 0] == [
+        found.addresses[number] for number in (0, 1, 3, 4, 5)
     ]
 
 
@@ -228,7 +325,7 @@ def test_rows_as_no_writer_has_them(
         # As bytes: at odd places they may be NaN.
         assert torch.equal(one.contiguous().view(torch.uint8), other.view(torch.uint8))
     pairs = Pairs(((1, 0),), ((0, 1),))
-    found, expected = compiled.compare(states, pairs), compiled.compare(memory, pairs)
+    found, expected = compiled.compare([states], pairs), compiled.compare([memory], pairs)
     assert torch.equal(found.squares_NT.nan_to_num(), expected.squares_NT.nan_to_num())
     assert torch.equal(found.errors_RT.nan_to_num(), expected.errors_RT.nan_to_num())
 
@@ -254,16 +351,16 @@ def test_rows_beyond_float32(
     widest = []
     real = WholeArrays.compare
 
-    def compare(self: WholeArrays, states: list[torch.Tensor], *more: Any) -> Compared:
-        widest.append(len(states[0]))
-        return real(self, states, *more)
+    def compare(self: WholeArrays, pieces: list[list[torch.Tensor]], *more: Any) -> Compared:
+        widest.append(len(pieces[0][0]))
+        return real(self, pieces, *more)
 
     monkeypatch.setattr(WholeArrays, "compare", compare)
     sums, expected_sums = (moments(packed[:8, 0], packed[:8, 1]).sums for _ in range(2))
     pairs = Pairs(((0, 1),), ((1, 0),))
-    found = compiled.compare(states, pairs, sums=[sums])
+    found = compiled.compare([states], pairs, sums=[sums])
     assert max(widest) <= 64
-    expected = real(WholeArrays(), [packed[:, 0], packed[:, 1]], pairs, None, [expected_sums])
+    expected = real(WholeArrays(), [[packed[:, 0], packed[:, 1]]], pairs, None, [expected_sums])
     assert torch.allclose(found.squares_NT, expected.squares_NT, rtol=1e-6, equal_nan=True)
     assert torch.allclose(found.errors_RT, expected.errors_RT, rtol=1e-6, equal_nan=True)
     assert found.added == expected.added == [299]
@@ -278,10 +375,10 @@ def test_a_file_that_is_cut_short_meanwhile(compiled: Compiled, files: OpenFiles
     states: list[BlockState] = [held(one.rows(0), files, 0, 500) for one in (whole, stored)]
     os.truncate(stored.path, stored.path.stat().st_size // 2)
     with pytest.raises(InputError, match=r"short\.bin: has become shorter while it was read"):
-        compiled.compare(states, Pairs(((0, 1),)))
+        compiled.compare([states], Pairs(((0, 1),)))
     sums = PairSums.zeros(600)
     with pytest.raises(InputError, match=r"short\.bin: has become shorter while it was read"):
-        compiled.compare(states, Pairs((), ((0, 1),)), sums=[sums])
+        compiled.compare([states], Pairs((), ((0, 1),)), sums=[sums])
     assert (sums.sums_6D == 0).all()
 
 
@@ -297,7 +394,7 @@ def test_a_read_that_fails_once(compiled: Compiled, files: OpenFiles, tmp_path: 
     (source,) = sources_of([state])
     os.truncate(stored.path, 1000)
     with pytest.raises(InputError, match=r"file\.bin: has become shorter"):
-        compiled.compare([state, torch.ones(50, 600)], Pairs(((0, 1),)))
+        compiled.compare([[state, torch.ones(50, 600)]], Pairs(((0, 1),)))
     assert "file.bin: a read of it failed, and then it did not; run the command again" in str(restore())
 
 
@@ -307,7 +404,7 @@ def test_a_file_that_is_replaced_stays_what_it_was(compiled: Compiled, files: Op
     store(tmp_path / "other", torch.ones(50, 1, 600))
     (tmp_path / "other").replace(stored.path)
     # Also where rows are read once more.
-    assert torch.allclose(compiled.compare([state], Pairs()).squares_NT, torch.tensor(600e40, dtype=torch.float64))
+    assert torch.allclose(compiled.compare([[state]], Pairs()).squares_NT, torch.tensor(600e40, dtype=torch.float64))
     assert float(rows_between([state], 3, 4)[0][0, 0]) == pytest.approx(1e20)
 
 

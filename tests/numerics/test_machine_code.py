@@ -28,7 +28,7 @@ from eagle_parity.numerics.compiled import Compiled
 from eagle_parity.numerics.histogram import ErrorHistograms
 compiled, ones = Compiled(), torch.ones(5, 600)
 print(ErrorHistograms(1).update(ones[:1].double(), None, compiled).counts_PB.sum().item())
-found = compiled.compare([ones, 2 * ones], Pairs(((0, 1),), ((1, 0),)), sums=[PairSums.zeros(600)])
+found = compiled.compare([[ones, 2 * ones]], Pairs(((0, 1),), ((1, 0),)), sums=[PairSums.zeros(600)])
 print(found.errors_RT[:2].sum().item(), found.added[0])
 print(compiled.squared_differences([ones], [(0, 0)], torch.arange(5), torch.arange(5)).sum().item())
 print("numba" in sys.modules)

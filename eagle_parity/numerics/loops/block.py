@@ -1,4 +1,4 @@
-"""Everything about a block of rows, in one loop over them."""
+"""Everything about a block of rows, in one loop over them: several pieces of it, each in files or in memory."""
 
 from __future__ import annotations
 
@@ -30,12 +30,14 @@ def _relative(squared, expected):
 
 
 @inner
-def compare_block(
+def _compare_piece(
+    first_row,
+    end_row,
     addresses_N,
     steps_N,
     codes_N,
     source_N,
-    sources_5F,
+    sources_F5,
     rights_2K,
     lefts_4K,
     outs_9K,
@@ -71,84 +73,34 @@ def compare_block(
     huge_T,
     added_Q,
 ):
-    """All that is computed of a block's numbers.
-
-    A few rows at a time: squared norms and products of all states, which rows stand out by them, and then the
-    differences and the sums of each dimension, while the rows are still in a cache.
-
-    Args:
-        addresses_N: uint64 ``[N]``, of each state's first row; of those in files where it begins in a source's row.
-        steps_N: uint64 ``[N]``, bytes from row to row, in memory.
-        codes_N: int64 ``[N]``, ``BFLOAT16`` or ``FLOAT32``.
-        source_N: int64, the source that a state is read from; -1 of those in memory.
-        sources_5F: int64: of each source its file's descriptor, the byte of its first row, bytes from row to row, how
-            many are read of each, and bytes from row to row where they are read to.
-        rights_2K: int64, the right states of each table of products.
-        lefts_4K: int64, its left states; the fourth may be N, for none.
-        outs_9K: int64, the pair that each product of it belongs to, P where to none: those of the first right state, of
-            the second one, and that of both. Without a fourth left state the right ones' squares take its places, and
-            with one there is no product of both.
-        squared_by_N: int64, the table of which a state's squares are taken, -1 of none.
-        products_2P: int64, the left states and the right ones: errors of the left against the right.
-        subtracted_2Q: int64, the subjects and what is expected of each pair that is subtracted.
-        limits_SN: float64, the norms beyond which a row of each sequence stands out; infinite or NaN where nothing does.
-        sequence_T: int64, the sequence that a row is of.
-        sums_4Q: uint64, addresses of each such pair's origins of x and y, sums and largest differences: see
-            ``arithmetic.PairSums``, with the expected state as x. 0 where no sums are taken.
-        size: D.
-        subtracted_below: float64 ``[1]``, relative errors under it are measured by subtraction.
-        at_once, others_at_once, ahead, in_words, kept_F, read_to_F, read: see ``block_plan.Plan``.
-        tiles, tile_sums, wide, origins_2QD, totals_7QD, at_3N, squares_N, products_P, rows_2R, places_R,
-        distances_R: see ``block_plan.Scratch``.
-        squares_NT: float64, is filled.
-        errors_PT: float64 ``[P + Q + N, T]``, is filled: relative errors of all pairs, then norms. NaN where either
-            row isn't finite.
-        standing_T: bool, is filled.
-        huge_T: bool, is filled: rows of which float32 may have lost something; they are in no sums.
-        added_Q: int64, how many rows were added to the sums of each pair.
-
-    Returns:
-        The source that could not be read, or -1.
-    """
-    states, rows = squares_NT.shape
-    pairs, differences, sources = products_2P.shape[1], subtracted_2Q.shape[1], sources_5F.shape[1]
+    """A piece's rows, ``first_row`` to ``end_row`` of all: see ``compare_block``, whose arguments are those of one."""
+    states = addresses_N.shape[0]
+    pairs, differences, sources = products_2P.shape[1], subtracted_2Q.shape[1], sources_F5.shape[0]
     at, row_at, row_step = at_3N[0], at_3N[1], at_3N[2]
     x_rows, y_rows = rows_2R[0], rows_2R[1]
     threshold = subtracted_below[0] * subtracted_below[0]
     tile = PRODUCT_TILE if in_words else TILE
     touched = np.uint8(0)
     read_at = np.uint64(read.ctypes.data)
-    for q in range(differences):
-        if sums_4Q[0, q] != 0:
-            y, x = subtracted_2Q[0, q], subtracted_2Q[1, q]
-            begin_sums(
-                codes_N[x],
-                codes_N[y],
-                size,
-                view_doubles(sums_4Q[0, q], 0, size),
-                view_doubles(sums_4Q[1, q], 0, size),
-                origins_2QD[2 * q : 2 * q + 2],
-                totals_7QD[(SUMS + 1) * q : (SUMS + 1) * (q + 1)],
-            )
-    for begin in range(0, rows, at_once):
-        stop = min(begin + at_once, rows)
+    for begin in range(first_row, end_row, at_once):
+        stop = min(begin + at_once, end_row)
         for f in range(sources):
-            if kept_F[f] and not read_rows(sources_5F[:, f], read_at + read_to_F[f], begin, stop - begin):
+            if kept_F[f] and not read_rows(sources_F5[f], read_at + read_to_F[f], begin - first_row, stop - begin):
                 return f
         for s in range(states):
             f = source_N[s]
             if f < 0:
-                row_at[s], row_step[s] = addresses_N[s] + np.uint64(begin) * steps_N[s], steps_N[s]
+                row_at[s], row_step[s] = addresses_N[s] + np.uint64(begin - first_row) * steps_N[s], steps_N[s]
             else:
                 row_at[s] = addresses_N[s] + read_at + read_to_F[f]
-                row_step[s] = np.uint64(sources_5F[4, f])
+                row_step[s] = np.uint64(sources_F5[f, 4])
         part = begin
         for t in range(begin, stop):
             if (t - begin) % others_at_once == 0:
                 part = t
                 for f in range(sources):
                     count = min(others_at_once, stop - t)
-                    if not kept_F[f] and not read_rows(sources_5F[:, f], read_at + read_to_F[f], t, count):
+                    if not kept_F[f] and not read_rows(sources_F5[f], read_at + read_to_F[f], t - first_row, count):
                         return f
             if (t - begin) % ahead == 0:
                 # In the order in which they lie, and nothing else meanwhile: what follows jumps from state to state, a
@@ -235,6 +187,158 @@ def compare_block(
                 added_Q[q] += count
                 for i in range(count):
                     errors_PT[pairs + q, places_R[i]] = _relative(distances_R[i], squares_NT[x, places_R[i]])
+    places_R[0] = touched  # else nobody would have to look
+    return -1
+
+
+@inner
+def compare_block(
+    begin_row,
+    ends_B,
+    addresses_BN,
+    steps_BN,
+    codes_N,
+    source_BN,
+    sources_G5,
+    rights_2K,
+    lefts_4K,
+    outs_9K,
+    squared_by_N,
+    products_2P,
+    subtracted_2Q,
+    limits_SN,
+    sequence_T,
+    sums_4Q,
+    size,
+    subtracted_below,
+    at_once,
+    others_at_once,
+    ahead,
+    in_words,
+    kept_F,
+    read_to_F,
+    read,
+    tiles,
+    tile_sums,
+    wide,
+    origins_2QD,
+    totals_7QD,
+    at_3N,
+    squares_N,
+    products_P,
+    rows_2R,
+    places_R,
+    distances_R,
+    squares_NT,
+    errors_PT,
+    standing_T,
+    huge_T,
+    added_Q,
+):
+    """All that is computed of the numbers of pieces: rows of one sequence each, or of several, one behind the other.
+
+    A few rows at a time: squared norms and products of all states, which rows stand out by them, and then the
+    differences and the sums of each dimension, while the rows are still in a cache.
+
+    Args:
+        begin_row: the row of T at which the first piece begins.
+        ends_B: int64, those at which each piece ends, and the next one begins.
+        addresses_BN: uint64, of each state's first row; of those in files where it begins in a source's row.
+        steps_BN: uint64, bytes from row to row, in memory.
+        codes_N: int64 ``[N]``, ``BFLOAT16`` or ``FLOAT32``.
+        source_BN: int64, the source that a state is read from; -1 of those in memory.
+        sources_G5: int64, F of each piece: of each source its file's descriptor, the byte of its first row, bytes from
+            row to row, how many are read of each, and bytes from row to row where they are read to. A piece that is in
+            memory as a whole reads none of its bytes.
+        rights_2K: int64, the right states of each table of products.
+        lefts_4K: int64, its left states; the fourth may be N, for none.
+        outs_9K: int64, the pair that each product of it belongs to, P where to none: those of the first right state, of
+            the second one, and that of both. Without a fourth left state the right ones' squares take its places, and
+            with one there is no product of both.
+        squared_by_N: int64, the table of which a state's squares are taken, -1 of none.
+        products_2P: int64, the left states and the right ones: errors of the left against the right.
+        subtracted_2Q: int64, the subjects and what is expected of each pair that is subtracted.
+        limits_SN: float64, the norms beyond which a row of each sequence stands out; infinite or NaN where nothing does.
+        sequence_T: int64, the sequence that a row is of.
+        sums_4Q: uint64, addresses of each such pair's origins of x and y, sums and largest differences: see
+            ``arithmetic.PairSums``, with the expected state as x. 0 where no sums are taken.
+        size: D.
+        subtracted_below: float64 ``[1]``, relative errors under it are measured by subtraction.
+        at_once, others_at_once, ahead, in_words, kept_F, read_to_F, read: see ``block_plan.Plan``.
+        tiles, tile_sums, wide, origins_2QD, totals_7QD, at_3N, squares_N, products_P, rows_2R, places_R,
+        distances_R: see ``block_plan.Scratch``.
+        squares_NT: float64, is filled.
+        errors_PT: float64 ``[P + Q + N, T]``, is filled: relative errors of all pairs, then norms. NaN where either
+            row isn't finite.
+        standing_T: bool, is filled.
+        huge_T: bool, is filled: rows of which float32 may have lost something; they are in no sums.
+        added_Q: int64, how many rows were added to the sums of each pair.
+
+    Returns:
+        The source, of all pieces', that could not be read, or -1.
+    """
+    pieces, differences = ends_B.shape[0], subtracted_2Q.shape[1]
+    sources = sources_G5.shape[0] // pieces
+    for q in range(differences):
+        if sums_4Q[0, q] != 0:
+            y, x = subtracted_2Q[0, q], subtracted_2Q[1, q]
+            begin_sums(
+                codes_N[x],
+                codes_N[y],
+                size,
+                view_doubles(sums_4Q[0, q], 0, size),
+                view_doubles(sums_4Q[1, q], 0, size),
+                origins_2QD[2 * q : 2 * q + 2],
+                totals_7QD[(SUMS + 1) * q : (SUMS + 1) * (q + 1)],
+            )
+    first_row = begin_row
+    for b in range(pieces):
+        unread = _compare_piece(
+            first_row,
+            ends_B[b],
+            addresses_BN[b],
+            steps_BN[b],
+            codes_N,
+            source_BN[b],
+            sources_G5[b * sources : (b + 1) * sources],
+            rights_2K,
+            lefts_4K,
+            outs_9K,
+            squared_by_N,
+            products_2P,
+            subtracted_2Q,
+            limits_SN,
+            sequence_T,
+            sums_4Q,
+            size,
+            subtracted_below,
+            at_once,
+            others_at_once,
+            ahead,
+            in_words,
+            kept_F,
+            read_to_F,
+            read,
+            tiles,
+            tile_sums,
+            wide,
+            origins_2QD,
+            totals_7QD,
+            at_3N,
+            squares_N,
+            products_P,
+            rows_2R,
+            places_R,
+            distances_R,
+            squares_NT,
+            errors_PT,
+            standing_T,
+            huge_T,
+            added_Q,
+        )
+        if unread >= 0:
+            return b * sources + unread
+        first_row = ends_B[b]
     for q in range(differences):
         if sums_4Q[0, q] != 0:
             y, x = subtracted_2Q[0, q], subtracted_2Q[1, q]
@@ -246,5 +350,4 @@ def compare_block(
                 view_sums(sums_4Q[2, q], size),
                 view_doubles(sums_4Q[3, q], 0, size),
             )
-    places_R[0] = touched  # else nobody would have to look
     return -1
