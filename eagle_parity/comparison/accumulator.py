@@ -299,7 +299,8 @@ class Accumulator:
         return self._slot_errors(places, aside.errors_RT, ~sinks_T)
 
     def _tell_sequences(self, batch: Batch, errors_PT: torch.Tensor, sequence_T: torch.Tensor) -> None:
-        order = sequence_T.argsort(stable=True)
+        # Few different numbers: numpy sorts small ones by their bytes, a tenth of a comparison's time.
+        order = torch.from_numpy(sequence_T.numpy().astype("uint16").argsort(kind="stable"))
         counts = sequence_T.bincount(minlength=len(batch.pairs)).tolist()
         for aligned, errors_PS in zip(batch.pairs, errors_PT[:, order].split(counts, dim=1), strict=True):
             medians = errors_PS.nanmedian(1).values.tolist()

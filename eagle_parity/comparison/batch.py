@@ -21,13 +21,13 @@ if TYPE_CHECKING:
     from eagle_parity.comparison.pair_states import Places, StateRows
     from eagle_parity.numerics.file_rows import BlockState
 
-FIRST_BYTES = 16 * 1024 * 1024
-"""The first rows of a batch are in memory, in each thread: five sequences of eight states of 1,536 bfloat16 numbers."""
+FIRST_BYTES = 32 * 1024 * 1024
+"""The first rows of a batch are in memory, in each thread: ten sequences of eight states of 1,536 bfloat16 numbers."""
 
 
 _LEAST_ROWS = 64
 """Fewer of a sequence aren't worth a piece of their own, if there are more."""
-_MOST_OPEN = 8
+_MOST_OPEN = 16
 """Sequences in a block: a thread has as many files of each side open."""
 
 

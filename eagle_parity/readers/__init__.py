@@ -20,13 +20,15 @@ from eagle_parity.readers.baldeagle import BALDEAGLE
 from eagle_parity.readers.capture import CAPTURE, Header, facts_of_folder
 from eagle_parity.readers.companions import Companions, find_companions
 from eagle_parity.readers.containers import TensorTable, UnreadableFileError, read_table
-from eagle_parity.readers.containers.stored_tensor import require_torch
+from eagle_parity.readers.containers.gzip_file import stamp_of
+from eagle_parity.readers.containers.stored_tensor import PlainFile, require_torch
 from eagle_parity.readers.eagle_last_state import EAGLE_LAST_STATE
 from eagle_parity.readers.eagle_list import EAGLE_LIST
 from eagle_parity.readers.folders import Listing, list_shards
 from eagle_parity.readers.modelopt import MODELOPT
 from eagle_parity.readers.mooncake import MOONCAKE
 from eagle_parity.readers.nemo import NEMO
+from eagle_parity.readers.opened_sequences import OpenedSequences
 from eagle_parity.readers.prepared_dataset import Joined, NoMask
 from eagle_parity.readers.sequence import count_tokens, has_mask, read_sequence
 from eagle_parity.readers.sglang_dump import is_dump, open_dump
@@ -35,7 +37,7 @@ from eagle_parity.readers.specforge import SPECFORGE
 from eagle_parity.readers.specforge_aux_only import SPECFORGE_AUX_ONLY
 from eagle_parity.readers.speculators_list import SPECULATORS_LIST
 from eagle_parity.readers.speculators_research import SPECULATORS_RESEARCH
-from eagle_parity.readers.stacked import STACKED
+from eagle_parity.readers.stacked import MOONCAKE_CONTAINER, STACKED
 from eagle_parity.readers.stacked_fp8 import STACKED_FP8
 from eagle_parity.readers.tensorrt_llm import TENSORRT_LLM
 from eagle_parity.readers.torchspec import TORCHSPEC
@@ -178,6 +180,7 @@ class _Files:
         self._first_token = first_token
         self._companions: dict[Path, Companions] = {}
         self._places: dict[str, tuple[str, int]] = {}
+        self._opened = OpenedSequences()
         self.layout: Layout | None = None
 
     def expand(self, names: Iterable[str]) -> tuple[list[str], list[Unreadable]]:
@@ -199,8 +202,8 @@ class _Files:
 
     def look(self, name: str) -> _Looked | Unreadable:
         """One file by its header, held against the layout where that is decided already."""
-        file, index = self._places.get(name, (name, 0))
-        path = self._root / self._paths.get(file, file)
+        _, index = self._places.get(name, (name, 0))
+        path = self._path(name)
         try:
             table = read_table(path)
             recognised = recognise(table, self._beside(path.parent))
@@ -224,13 +227,26 @@ class _Files:
     def open(self, name: str) -> StateSequence | Unreadable:
         """One sequence."""
         require_torch()
+        path = self._path(name)
+        try:
+            stamp = stamp_of(path)
+        except OSError:
+            stamp = None  # looking at it says why
+        known = None if stamp is None else self._opened.find(name, stamp)
+        if known is not None:
+            return known
         looked = self.look(name)
         if isinstance(looked, Unreadable):
             return looked
         try:
-            return read_sequence(name, looked.table.source, looked.sequence)
+            sequence = read_sequence(name, looked.table.source, looked.sequence)
         except (UnreadableFileError, InputError) as error:
             return Unreadable(name, str(error))
+        # Only what the file says by itself, and was held against the layout.
+        alone = isinstance(looked.table.source, PlainFile) and looked.table.container != MOONCAKE_CONTAINER
+        if stamp is not None and alone and self.layout is not None:
+            self._opened.keep(sequence, stamp)
+        return sequence
 
     def count(self, name: str) -> int | Unreadable:
         """The token ids of one sequence."""
@@ -258,6 +274,10 @@ class _Files:
             if missing is not None:
                 failed.append((name, missing))
         return Joined(tried, failed) if tried else None
+
+    def _path(self, name: str) -> Path:
+        file, _ = self._places.get(name, (name, 0))
+        return self._root / self._paths.get(file, file)
 
     def _beside(self, folder: Path) -> Companions:
         if folder not in self._companions:

@@ -6,12 +6,13 @@ Gzip can't be read from the middle, so the whole file is inflated into an unname
 from __future__ import annotations
 
 import gzip
+import os
 import tempfile
 import weakref
 import zlib
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 from eagle_parity.errors import InputError
 from eagle_parity.readers.containers.stored_tensor import UnreadableFileError, read_bytes
@@ -32,18 +33,21 @@ _KEPT = 8
 """Inflated files that are kept: the sides of a comparison, in each of its threads."""
 
 
+Stamp: TypeAlias = "tuple[int, int, int]"
+
+
 @dataclass(frozen=True, slots=True)
 class GzipFile:
     """The inflated bytes of a file; inflated again when they are asked for after others.
 
     Attributes:
         path: the compressed file.
-        stamp: its size and time when it was first read.
+        stamp: what it was when it was first read.
         size: of the inflated bytes.
     """
 
     path: Path
-    stamp: tuple[int, int]
+    stamp: Stamp
     size: int
 
     def read(self, start: int, count: int) -> bytearray:
@@ -59,10 +63,10 @@ class GzipFile:
         """See ``Source``: there is none of a file that may be inflated anew."""
 
 
-def stamp_of(path: Path) -> tuple[int, int]:
-    """What changes when a file is written again."""
-    status = path.stat()
-    return status.st_size, status.st_mtime_ns
+def stamp_of(path: Path) -> Stamp:
+    """What changes when a file is written again, or another one gets its name."""
+    status = os.stat(path)  # noqa: PTH116  half as long
+    return status.st_size, status.st_mtime_ns, status.st_ino
 
 
 class Inflated:
@@ -87,7 +91,7 @@ class Inflated:
 
 
 @lru_cache(maxsize=_KEPT)
-def inflated(path: Path, stamp: tuple[int, int]) -> Inflated:
+def inflated(path: Path, stamp: Stamp) -> Inflated:
     """The inflated bytes of a file.
 
     Raises:

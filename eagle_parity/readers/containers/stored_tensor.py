@@ -9,7 +9,7 @@ from __future__ import annotations
 import importlib.util
 import os
 import struct
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
 from eagle_parity.errors import InputError, MissingExtraError
@@ -168,19 +168,21 @@ class StoredTensor:
 
     def at(self, dimension: int, index: int) -> StoredTensor:
         """The part at one index of a dimension, without that dimension."""
-        return replace(
-            self,
-            shape=self.shape[:dimension] + self.shape[dimension + 1 :],
-            stride=self.stride[:dimension] + self.stride[dimension + 1 :],
-            start=self.start + index * self.stride[dimension] * ITEM_BYTES[self.dtype],
+        # Not replace(): ten times as long, and every slot of every file is one.
+        return StoredTensor(
+            self.dtype,
+            self.shape[:dimension] + self.shape[dimension + 1 :],
+            self.stride[:dimension] + self.stride[dimension + 1 :],
+            self.start + index * self.stride[dimension] * ITEM_BYTES[self.dtype],
         )
 
     def between(self, dimension: int, first: int, stop: int) -> StoredTensor:
         """The part from ``first`` to before ``stop`` of a dimension."""
-        return replace(
-            self,
-            shape=(*self.shape[:dimension], stop - first, *self.shape[dimension + 1 :]),
-            start=self.start + first * self.stride[dimension] * ITEM_BYTES[self.dtype],
+        return StoredTensor(
+            self.dtype,
+            (*self.shape[:dimension], stop - first, *self.shape[dimension + 1 :]),
+            self.stride,
+            self.start + first * self.stride[dimension] * ITEM_BYTES[self.dtype],
         )
 
     def read(self, source: Source) -> torch.Tensor:

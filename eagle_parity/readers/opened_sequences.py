@@ -1,0 +1,43 @@
+"""Sequences that were opened before: a comparison looks at each twice, once to pair them and once to read them.
+
+A file is the one that it was as long as its stamp is: an entry that was written again is looked at again.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from eagle_parity.hidden_states import StateSequence
+    from eagle_parity.readers.containers.gzip_file import Stamp
+
+MOST_SEQUENCES = 4096
+MOST_TOKENS = 2_000_000
+"""Of all of them: 16 MB of ids, which a comparison has in memory anyway."""
+
+
+class OpenedSequences:
+    """The first ones, by name: of files that are read in their order over and over the last ones are of no use."""
+
+    def __init__(self) -> None:
+        self._sequences: dict[str, tuple[Stamp, StateSequence]] = {}
+        self._tokens = 0
+
+    def find(self, name: str, stamp: Stamp) -> StateSequence | None:
+        """A sequence, if its file is as it was."""
+        known = self._sequences.get(name)
+        return known[1] if known is not None and known[0] == stamp else None
+
+    def keep(self, sequence: StateSequence, stamp: Stamp) -> None:
+        """Keeps a sequence while there is room.
+
+        Args:
+            sequence: as it was opened.
+            stamp: its file's, from before that.
+        """
+        tokens = 0 if sequence.token_ids is None else len(sequence.token_ids)
+        if sequence.name in self._sequences:
+            self._sequences[sequence.name] = stamp, sequence
+        elif len(self._sequences) < MOST_SEQUENCES and self._tokens + tokens <= MOST_TOKENS:
+            self._sequences[sequence.name] = stamp, sequence
+            self._tokens += tokens
