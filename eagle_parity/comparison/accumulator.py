@@ -146,9 +146,7 @@ class Accumulator:
             sequences.append(joined.sequence_T)
         self._tell_sequences(batch, torch.cat(errors, dim=1), torch.cat(sequences))
 
-    def _begin(
-        self, batch: Batch, first: Mapping[int, torch.Tensor], rows: RowsOf
-    ) -> tuple[torch.Tensor, list[bool]]:
+    def _begin(self, batch: Batch, first: Mapping[int, torch.Tensor], rows: RowsOf) -> tuple[torch.Tensor, list[bool]]:
         """What is seen in first rows: limits, around what sums are taken, and whether rows of one token are alike.
 
         Args:
@@ -200,9 +198,7 @@ class Accumulator:
             for states in block.pieces:
                 rows = slice(first, first := first + states[trained].shape[0])
                 squares = compared.squares_NT[trained, rows], compared.squares_NT[live, rows]
-                add_block(
-                    self._arithmetic, each, (states[trained], states[live]), squares, ~compared.standing_T[rows]
-                )
+                add_block(self._arithmetic, each, (states[trained], states[live]), squares, ~compared.standing_T[rows])
         return RowNumbers.of(block.rows, compared)
 
     def _targets(self, places: Places) -> Targets:
@@ -288,7 +284,7 @@ class Accumulator:
         bad = (self._slot_errors(places, aside.errors_RT, sinks_T) > self.bad_row_distance).sum(1).tolist()
         for pair, count in zip(self.pairs, bad, strict=False):
             pair.bad_sinks += count
-        for sequence in aside.sequence_T[~sinks_T].unique().tolist():
+        for sequence in sorted(set(aside.sequence_T[~sinks_T].tolist())):
             kept = (~sinks_T & (aside.sequence_T == sequence)).nonzero().flatten()
             for low in range(0, len(kept), SAMPLED_ROWS):
                 chosen = kept[low : low + SAMPLED_ROWS]
@@ -302,7 +298,8 @@ class Accumulator:
         # Few different numbers: numpy sorts small ones by their bytes, a tenth of a comparison's time.
         order = torch.from_numpy(sequence_T.numpy().astype("uint16").argsort(kind="stable"))
         counts = sequence_T.bincount(minlength=len(batch.pairs)).tolist()
-        for aligned, errors_PS in zip(batch.pairs, errors_PT[:, order].split(counts, dim=1), strict=True):
+        parts = torch.split(errors_PT.index_select(1, order), counts, dim=1)
+        for aligned, errors_PS in zip(batch.pairs, parts, strict=True):
             medians = errors_PS.nanmedian(1).values.tolist()
             bad = (errors_PS > self.bad_row_distance).any(1).tolist()
             for pair, median, is_bad in zip(self.pairs, medians, bad, strict=False):

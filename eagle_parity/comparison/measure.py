@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 
 LEAST_GROUP_BYTES, MOST_GROUP_BYTES = 64 * 1024 * 1024, 512 * 1024 * 1024
 GROUPS_LEFT = 4
-"""A group takes this part of what is left: great ones first, since what is done once for a group takes milliseconds, and
-small ones last, so that all threads are done at about the same time."""
+"""A group takes this part of what is left: great ones first, since what is done once for a group takes milliseconds,
+and small ones last, so that all threads are done at about the same time."""
 GROUP_PAIRS = 256
 """At most; the states of a group are a few megabytes."""
 MAX_EXAMPLES = 5

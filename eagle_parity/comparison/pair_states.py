@@ -7,8 +7,13 @@ from typing import TYPE_CHECKING, TypeAlias
 
 import torch
 
-from eagle_parity.comparison.alignment import AlignedPair, AlignedRows, EmbeddingRows
-from eagle_parity.comparison.alignment import last_state_candidate, trained_slot_candidate
+from eagle_parity.comparison.alignment import (
+    AlignedPair,
+    AlignedRows,
+    EmbeddingRows,
+    last_state_candidate,
+    trained_slot_candidate,
+)
 from eagle_parity.numerics.arithmetic import Pairs
 from eagle_parity.numerics.file_rows import FileRows
 

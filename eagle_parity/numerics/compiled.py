@@ -97,9 +97,7 @@ class Compiled:
         done = 0
         for group in groups_of(located):
             plan = Plan.of(group, max(piece.rows for piece in group.pieces), size, subtracted)
-            scratch = Scratch.of(
-                states, len(pairs.by_products), len(pairs.subtracted), size, in_words=plan.in_words
-            )
+            scratch = Scratch.of(states, len(pairs.by_products), len(pairs.subtracted), size, in_words=plan.in_words)
             unread = self._loops.compare_block(
                 **common, **group.arrays(done)._asdict(), **plan._asdict(), **scratch._asdict()
             )
@@ -109,7 +107,7 @@ class Compiled:
             done += sum(piece.rows for piece in group.pieces)
         found = Compared(squares_NT, errors_RT, standing_T, added_Q.tolist())
         if huge_T.numpy().any():
-            self._compare_huge(pieces, pairs, limits, sums, huge_T, found)
+            self._compare_huge(pieces, pairs, limits, sums, huge_T=huge_T, found=found)
         return found
 
     def _compare_huge(
@@ -118,10 +116,11 @@ class Compiled:
         pairs: Pairs,
         limits: Limits,
         sums: Sequence[PairSums | None],
+        *,
         huge_T: torch.Tensor,
         found: Compared,
     ) -> None:
-        """Computes rows again of which float32 may have lost something."""
+        """Computes rows again of which float32 may have lost something, and puts them into what was found."""
         first = 0
         for states in pieces:
             rows, size = states[0].shape

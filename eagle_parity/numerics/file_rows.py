@@ -143,9 +143,7 @@ def rows_between(states: Sequence[BlockState], first: int, stop: int) -> list[to
     return held
 
 
-def _rows_at(
-    held: torch.Tensor, offset: int, pitch: int, shape: tuple[int, int], dtype: torch.dtype
-) -> torch.Tensor:
+def _rows_at(held: torch.Tensor, offset: int, pitch: int, shape: tuple[int, int], dtype: torch.dtype) -> torch.Tensor:
     """Rows of a state among what was read."""
     if not shape[0]:
         return torch.empty(shape, dtype=dtype)

@@ -56,8 +56,10 @@ def test_zero_and_missing_rows(way: type[Arithmetic]) -> None:
         errors = numbers.errors_RT[error_row(pairs, 0, 1)]
         assert errors[:2].tolist() == [0.0, math.inf]
         assert errors[2:].isnan().all()
-        finite_NT = numbers.squares_NT.isfinite()
-        assert finite_NT.tolist() == [[True, True, True, False, False], [True, True, False, True, False]]
+        assert numbers.squares_NT.isfinite().tolist() == [
+            [True, True, True, False, False],
+            [True, True, False, True, False],
+        ]
 
 
 @pytest.mark.parametrize("way", WAYS)
@@ -66,9 +68,9 @@ def test_rows_of_one_token(way: type[Arithmetic]) -> None:
     table = {5: 1.0, 7: 2.0, 9: 4.0}
     embedding = torch.tensor([[table[int(i)]] for i in ids])
     states = [embedding, embedding + torch.arange(5.0)[:, None]]
-    squares_NT = way().compare([states], Pairs()).squares_NT
+    squares = way().compare([states], Pairs()).squares_NT
     first, second, same = token_neighbours(ids, torch.zeros_like(ids))
-    errors = neighbour_errors(way(), states, squares_NT, first, second)
+    errors = neighbour_errors(way(), states, squares, first, second)
     assert errors[0, same].tolist() == [0.0, 0.0]
     assert errors[0, ~same].tolist() == [1.0, 1.0]
     assert errors[1, same].tolist() == pytest.approx([1.0, 0.25])
@@ -162,8 +164,8 @@ def test_files_say_what_memory_says(
 
     monkeypatch.setattr(Compiled, "compare", compare)
     close(in_memory_says, measured(Compiled(), dtype, tmp_path))
-    # Two slots a side and two of a second capture, two last states, two of the reference: the first 256 rows of all three
-    # sequences are in memory, what two of them have more is in files.
+    # Two slots a side and two of a second capture, two last states, two of the reference: the first 256 rows of all
+    # three sequences are in memory, what two of them have more is in files.
     assert held[FileRows, 10] == 10 * {2048: 2, 256: 3 + 1}[rows]
 
 

@@ -284,9 +284,9 @@ def test_what_is_read_together(tmp_path: Path, files: OpenFiles) -> None:
     assert (alone.offsets, alone.start, alone.step, alone.width, alone.pitch) == ({5: 0}, 0, 256, 256, 256)
     found = locate(states)
     assert found.layout.sources[2] == -1
-    assert [found.sources[place].offsets[number] for number, place in enumerate(found.layout.sources) if place >= 0] == [
-        found.addresses[number] for number in (0, 1, 3, 4, 5)
-    ]
+    assert [
+        found.sources[place].offsets[number] for number, place in enumerate(found.layout.sources) if place >= 0
+    ] == [found.addresses[number] for number in (0, 1, 3, 4, 5)]
 
 
 @pytest.mark.parametrize(("between", "sources"), [(4096, 1), (4098, 2)])

@@ -258,7 +258,8 @@ def compare_block(
         squared_by_N: int64, the table of which a state's squares are taken, -1 of none.
         products_2P: int64, the left states and the right ones: errors of the left against the right.
         subtracted_2Q: int64, the subjects and what is expected of each pair that is subtracted.
-        limits_SN: float64, the norms beyond which a row of each sequence stands out; infinite or NaN where nothing does.
+        limits_SN: float64, the norms beyond which a row of each sequence stands out; infinite or NaN where nothing
+            does.
         sequence_T: int64, the sequence that a row is of.
         sums_4Q: uint64, addresses of each such pair's origins of x and y, sums and largest differences: see
             ``arithmetic.PairSums``, with the expected state as x. 0 where no sums are taken.
