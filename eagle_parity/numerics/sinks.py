@@ -24,7 +24,8 @@ def allowed_sinks(rows: int) -> int:
 def limits_of(norms_NT: torch.Tensor) -> torch.Tensor:
     """The norms ``[..., N]`` beyond which a row stands out, from those of a sequence's first rows.
 
-    ``norms_NT`` is float64 ``[..., N, T]``: of several sequences, say, padded with NaN. NaN where no row that was looked at is a number: nothing stands out there.
+    ``norms_NT`` is float64 ``[..., N, T]``: of several sequences, say, padded with NaN. NaN where no row that was
+    looked at is a number: nothing stands out there.
     """
     norms_NT = norms_NT[..., :SAMPLED_ROWS]
     finite_NT = torch.where(norms_NT.isfinite(), norms_NT, torch.nan)
