@@ -21,7 +21,7 @@ from eagle_parity.comparison.measurements import SlotMeasurement
 from eagle_parity.comparison.pair_states import Places, read_rows
 from eagle_parity.comparison.slot_pair import ERRORS, NOISE, SINKS, SlotPair
 from eagle_parity.comparison.state_match import CONTRASTS, REPEATS, StateMatch
-from eagle_parity.numerics.arithmetic import Limits, Pairs
+from eagle_parity.numerics.arithmetic import Limits
 from eagle_parity.numerics.loops.shapes import HUGE
 from eagle_parity.numerics.moments import PairMoments
 from eagle_parity.numerics.rows import token_neighbours
@@ -30,11 +30,11 @@ from eagle_parity.numerics.whole_arrays import WholeArrays
 from eagle_parity.threads import StoppedError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
     from threading import Event
 
     from eagle_parity.comparison.alignment import AlignedPair
-    from eagle_parity.comparison.batch import Batch, Block, RowsOf
+    from eagle_parity.comparison.batch import Batch, Block, FirstRows
     from eagle_parity.comparison.block_numbers import Targets
     from eagle_parity.comparison.measurements import Candidate
     from eagle_parity.hidden_states import HiddenStates
@@ -121,14 +121,14 @@ class Accumulator:
     def _add(self, batch: Batch) -> None:
         self.tokens += sum(pair.length for pair in batch.pairs)
         places, in_files = batch.places, self._arithmetic.in_files
-        first, first_rows = batch.read_first(in_files)
-        limits_SN, begun = self._begin(batch, first, first_rows)
+        first = batch.read_first(self._arithmetic)
+        limits_SN, begun = self._begin(batch, first)
         targets = self._targets(places)
         errors: list[torch.Tensor] = []
         sequences: list[torch.Tensor] = []
         aside: list[RowNumbers] = []
 
-        for block in batch.blocks(first, first_rows, in_files, self._arithmetic.block_rows):
+        for block in batch.blocks(first, in_files, self._arithmetic.block_rows):
             if self._stop is not None and self._stop.is_set():
                 raise StoppedError
             numbers = self._compare(places, block, limits_SN, begun)
@@ -146,22 +146,15 @@ class Accumulator:
             sequences.append(joined.sequence_T)
         self._tell_sequences(batch, torch.cat(errors, dim=1), torch.cat(sequences))
 
-    def _begin(self, batch: Batch, first: Mapping[int, torch.Tensor], rows: RowsOf) -> tuple[torch.Tensor, list[bool]]:
+    def _begin(self, batch: Batch, first: FirstRows) -> tuple[torch.Tensor, list[bool]]:
         """What is seen in first rows: limits, around what sums are taken, and whether rows of one token are alike.
-
-        Args:
-            batch: the sequences.
-            first: their first rows, by the places of the states.
-            rows: which ones these are.
 
         Returns:
             The limits of each sequence ``[S, N]``, and for slots of one place whether their rows can be added to sums
             at once: not where none of the first ones is of use.
         """
-        places = batch.places
-        judged = [first[place] for place in places.judged]
-        squares_NR = self._arithmetic.compare([judged], Pairs()).squares_NT
-        norms_NR = squares_NR[: places.slots].sqrt()
+        places, rows = batch.places, first.rows
+        norms_NR = first.squares_NR[: places.slots].sqrt()
         sampled = (rows.row_T < SAMPLED_ROWS).nonzero().flatten()
         sequence, row = rows.sequence_T[sampled], rows.row_T[sampled]
         norms_NSR = torch.full((len(norms_NR), len(batch.pairs), SAMPLED_ROWS), torch.nan, dtype=torch.float64)
@@ -172,11 +165,13 @@ class Accumulator:
         begun = [
             bool(pair.moments.rows)
             or pair.moments.begin(
-                first[trained], first[live], (usable_NR[trained] & usable_NR[live]).nonzero().flatten()
+                first.states[trained],
+                first.states[live],
+                (usable_NR[trained] & usable_NR[live]).nonzero().flatten(),
             )
             for pair, (live, trained) in zip(self.pairs, places.pairs.subtracted[: places.same_place], strict=False)
         ]
-        self._add_repeats(batch, judged, squares_NR, rows, keep_R)
+        self._add_repeats(batch, first, keep_R)
         return limits_SN, begun
 
     def _compare(self, places: Places, block: Block, limits_SN: torch.Tensor, begun: Sequence[bool]) -> RowNumbers:
@@ -240,24 +235,26 @@ class Accumulator:
         first = len(places.pairs.by_products)
         return torch.where(keep_T, errors_RT[first : first + places.same_place], torch.nan)
 
-    def _add_repeats(
-        self, batch: Batch, judged: Sequence[torch.Tensor], squares_NR: torch.Tensor, rows: RowsOf, keep_R: torch.Tensor
-    ) -> None:
+    def _add_repeats(self, batch: Batch, first: FirstRows, keep_R: torch.Tensor) -> None:
         """Adds how first rows of one token, and of different ones, differ within a sequence."""
+        rows = first.rows
         ids_R = torch.cat([pair.token_ids[:count] for pair, count in zip(batch.pairs, batch.first, strict=True)])
-        usable_NR = squares_NR.isfinite() & keep_R & (rows.row_T < self._repeats_among)
-        number_of = {place: number for number, place in enumerate(batch.places.judged)}
+        usable_NR = first.squares_NR.isfinite() & keep_R & (rows.row_T < self._repeats_among)
+        number_of = {place: number for number, place in enumerate(first.states)}
         # All states at once, but for those of which other rows are no numbers.
         alike: dict[bytes, list[tuple[StateMatch, int]]] = {}
         for match, place in self._matches(batch.places):
-            number = number_of[place]
-            alike.setdefault(bytes(usable_NR[number].numpy()), []).append((match, number))
+            alike.setdefault(bytes(usable_NR[number_of[place]].numpy()), []).append((match, place))
         for members in alike.values():
-            numbers = [number for _, number in members]
+            numbers = [number_of[place] for _, place in members]
             kept = usable_NR[numbers[0]].nonzero().flatten()
-            first, second, same_T = token_neighbours(ids_R[kept], rows.sequence_T[kept])
+            before, after, same_T = token_neighbours(ids_R[kept], rows.sequence_T[kept])
             errors_NT = neighbour_errors(
-                self._arithmetic, [judged[number] for number in numbers], squares_NR[numbers], kept[first], kept[second]
+                self._arithmetic,
+                [first.states[place] for _, place in members],
+                first.squares_NR[numbers],
+                kept[before],
+                kept[after],
             )
             for chosen_T, counts in (
                 (same_T, [match.histograms.counts_PB[REPEATS] for match, _ in members]),

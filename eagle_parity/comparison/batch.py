@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import torch
 
 from eagle_parity.comparison.pair_states import held_row_bytes, hold, states_of
-from eagle_parity.numerics.file_rows import StackedRows
+from eagle_parity.numerics.stacked_rows import StackedRows
 from eagle_parity.open_files import OpenFiles
 
 if TYPE_CHECKING:
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
     from eagle_parity.comparison.alignment import AlignedPair
     from eagle_parity.comparison.pair_states import Places, StateRows
+    from eagle_parity.numerics.arithmetic import Arithmetic
     from eagle_parity.numerics.file_rows import BlockState
 
 FIRST_BYTES = 32 * 1024 * 1024
@@ -56,6 +57,20 @@ class Block(NamedTuple):
     rows: RowsOf
 
 
+class FirstRows(NamedTuple):
+    """The first rows of a batch's sequences, one sequence behind the other.
+
+    Attributes:
+        states: ``[R, D]``, as stored, of all states or of those that are judged, by their places in ascending order.
+        squares_NR: float64, their squared norms, in this order.
+        rows: which ones they are.
+    """
+
+    states: dict[int, torch.Tensor]
+    squares_NR: torch.Tensor
+    rows: RowsOf
+
+
 @dataclass(frozen=True)
 class Batch:
     """Pairs of sequences that have the same states.
@@ -75,38 +90,40 @@ class Batch:
     first: list[int]
     all_states: bool
 
-    def read_first(self, in_files: Container[str]) -> tuple[dict[int, torch.Tensor], RowsOf]:
-        """The first rows: ``[R, D]`` of each state by its place, one sequence behind the other.
-
-        Args:
-            in_files: dtypes that can be read from files at once.
+    def read_first(self, arithmetic: Arithmetic) -> FirstRows:
+        """The first rows, in memory.
 
         Raises:
             InputError: a file can't be read any more.
         """
-        chosen = range(len(self.states[0])) if self.all_states else self.places.judged
+        chosen = range(self.places.states) if self.all_states else self.places.judged
         stacked = StackedRows(sum(self.first))
-        for states, rows in zip(self.states, self.first, strict=True):
-            # Open for as long as they are read: there may be more sequences than files that can be open.
+        squares: list[torch.Tensor] = []
+        for low in range(0, len(self.first), _MOST_OPEN):
+            some = slice(low, low + _MOST_OPEN)
             with OpenFiles() as files:
-                stacked.add(hold([states[place] for place in chosen], 0, rows, in_files, files), rows)
+                pieces = [
+                    hold([states[place] for place in chosen], 0, rows, arithmetic.in_files, files)
+                    for states, rows in zip(self.states[some], self.first[some], strict=True)
+                ]
+                squares.append(arithmetic.read_first(pieces, stacked))
         counts = torch.tensor(self.first)
         sequence_R = torch.arange(len(counts)).repeat_interleave(counts)
         row_R = torch.arange(len(sequence_R)) - (counts.cumsum(0) - counts)[sequence_R]
-        return dict(zip(chosen, stacked.states(), strict=True)), RowsOf(sequence_R, row_R)
+        return FirstRows(
+            dict(zip(chosen, stacked.states(), strict=True)), torch.cat(squares, dim=1), RowsOf(sequence_R, row_R)
+        )
 
     def blocks(
         self,
-        first: dict[int, torch.Tensor],
-        first_rows: RowsOf,
+        first: FirstRows,
         in_files: Container[str],
         block_rows: Callable[[int], int],
     ) -> Iterator[Block]:
         """All rows, each once.
 
         Args:
-            first: as ``read_first`` gives it; those of all states are a piece.
-            first_rows: likewise.
+            first: those of all states are a piece.
             in_files: dtypes of states that stay in their files.
             block_rows: how many rows a block has, if a row has so many bytes that have to be in memory.
 
@@ -118,7 +135,7 @@ class Batch:
             pieces: list[list[BlockState]] = []
             rows: list[RowsOf] = []
             if begun:
-                pieces, rows, begun = [[first[place] for place in range(len(first))]], [first_rows], 0
+                pieces, rows, begun = [list(first.states.values())], [first.rows], 0
             with OpenFiles() as files:
                 for sequence, low, high in spans:
                     pieces.append(hold(self.states[sequence], low, high, in_files, files))

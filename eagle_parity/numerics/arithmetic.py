@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from eagle_parity.numerics.file_rows import BlockState
+    from eagle_parity.numerics.stacked_rows import StackedRows
 
 SUBTRACTED_BELOW = 0.03
 """Relative errors under this are measured by subtraction: by inner products with float32 sums within a tile, a relative
@@ -120,6 +121,18 @@ class Arithmetic(Protocol):
             limits: beyond which rows stand out.
             sums: of the subtracted pairs, the first ones, with ``expected`` as x: rows that don't stand out and are
                 numbers on both sides are added to them.
+
+        Raises:
+            InputError: a state can't be read any more.
+        """
+        ...
+
+    def read_first(self, pieces: Sequence[Sequence[BlockState]], stacked: StackedRows) -> torch.Tensor:
+        """Brings rows into memory, and gives the squared norms: float64 ``[N, T]``.
+
+        Args:
+            pieces: the states of some rows of a sequence each; in files where ``in_files`` has their dtype.
+            stacked: to which they are added.
 
         Raises:
             InputError: a state can't be read any more.

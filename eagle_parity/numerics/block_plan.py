@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
+import torch
 
 from eagle_parity.numerics.loops.shapes import (
     AHEAD_BYTES,
@@ -22,6 +23,7 @@ from eagle_parity.numerics.loops.shapes import (
     TILE,
     TILE_SUMS,
 )
+from eagle_parity.numerics.stacked_rows import Room
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -41,6 +43,7 @@ class Plan(NamedTuple):
         in_words: whether all numbers are bfloat16, an even number a row: they are then taken two at a time.
         kept_F: bool, the sources with a state that is subtracted: R rows are read at once.
         read_to_F: uint64, the byte of ``read`` at which each source's rows begin.
+        stay_F: uint64, by how many bytes that moves on, a row of the block; 0 where room is used again and again.
         read: uint8, room for them.
     """
 
@@ -50,10 +53,11 @@ class Plan(NamedTuple):
     in_words: bool
     kept_F: npt.NDArray[np.bool_]
     read_to_F: npt.NDArray[np.uint64]
+    stay_F: npt.NDArray[np.uint64]
     read: npt.NDArray[np.uint8]
 
     @classmethod
-    def of(cls, group: Group, rows: int, size: int, subtracted: Collection[int]) -> Plan:
+    def of(cls, group: Group, rows: int, size: int, subtracted: Collection[int], room: Room | None = None) -> Plan:
         """For pieces of so many dimensions.
 
         Args:
@@ -61,6 +65,7 @@ class Plan(NamedTuple):
             rows: of the longest one.
             size: D.
             subtracted: the states that are subtracted from each other, by their places.
+            room: where what is read stays.
         """
         # Plain numbers: a dozen operations on arrays of eight take longer.
         codes, sources, pitches = group.layout
@@ -68,7 +73,7 @@ class Plan(NamedTuple):
         in_memory = sum(
             size * item for item, source in zip(items, sources, strict=True) if source < 0 or group.in_memory
         )
-        kept = [False] * len(pitches)
+        kept = [room is not None] * len(pitches)
         for place in subtracted:
             if sources[place] >= 0:
                 kept[sources[place]] = True
@@ -79,14 +84,19 @@ class Plan(NamedTuple):
         for pitch, is_kept in zip(pitches, kept, strict=True):
             read_to.append(end)
             end += -(-(at_once if is_kept else others_at_once) * pitch // CACHE_LINE) * CACHE_LINE
+        stay = pitches
+        if room is None:
+            stay = (0,) * len(pitches)
+            room = Room(torch.empty(end, dtype=torch.uint8), tuple(read_to))
         return cls(
             at_once,
             others_at_once,
             min(max(1, AHEAD_BYTES // max(1, in_memory)), ROWS_AT_ONCE),
             size % 2 == 0 and all(code == BFLOAT16 for code in codes),
             np.array(kept, np.bool_),
-            np.array(read_to, np.uint64),
-            np.empty(end, np.uint8),
+            np.array(room.starts, np.uint64),
+            np.array(stay, np.uint64),
+            room.memory.numpy(),
         )
 
 

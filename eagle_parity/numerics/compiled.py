@@ -16,7 +16,7 @@ from eagle_parity.numerics.file_rows import FileRows, rows_between
 from eagle_parity.numerics.located import CODES, groups_of, locate
 from eagle_parity.numerics.loops.shapes import MANTISSA_SHIFT
 from eagle_parity.numerics.product_tables import arrange
-from eagle_parity.numerics.whole_arrays import WholeArrays
+from eagle_parity.numerics.whole_arrays import WholeArrays, stack
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
     from eagle_parity.numerics.file_rows import BlockState, FileSource
     from eagle_parity.numerics.product_tables import Tables
+    from eagle_parity.numerics.stacked_rows import Room, StackedRows
 
 _LEAST_ROWS, _MOST_ROWS = 64, 16384
 _BLOCK_BYTES = 32 * 1024 * 1024
@@ -58,6 +59,25 @@ class Compiled:
         sums: Sequence[PairSums | None] = (),
     ) -> Compared:
         """See ``Arithmetic``."""
+        return self._compare(pieces, pairs, limits, sums)
+
+    def read_first(self, pieces: Sequence[Sequence[BlockState]], stacked: StackedRows) -> torch.Tensor:
+        """See ``Arithmetic``."""
+        if all(isinstance(state, FileRows) for states in pieces for state in states):
+            room = stacked.room([locate(states) for states in pieces], pieces[0][0].shape[1])
+            if room is not None:
+                return self._compare(pieces, Pairs(), room=room).squares_NT
+        return stack(self, pieces, stacked)
+
+    def _compare(
+        self,
+        pieces: Sequence[Sequence[BlockState]],
+        pairs: Pairs,
+        limits: Limits | None = None,
+        sums: Sequence[PairSums | None] = (),
+        room: Room | None = None,
+    ) -> Compared:
+        """As ``compare``; what is read of files stays in the room, where there is some."""
         import numpy as np
 
         held = [[_direct(state) for state in piece] for piece in pieces]
@@ -96,7 +116,7 @@ class Compiled:
         subtracted = {place for pair in pairs.subtracted for place in pair}
         done = 0
         for group in groups_of(located):
-            plan = Plan.of(group, max(piece.rows for piece in group.pieces), size, subtracted)
+            plan = Plan.of(group, max(piece.rows for piece in group.pieces), size, subtracted, room)
             scratch = Scratch.of(states, len(pairs.by_products), len(pairs.subtracted), size, in_words=plan.in_words)
             unread = self._loops.compare_block(
                 **common, **group.arrays(done)._asdict(), **plan._asdict(), **scratch._asdict()

@@ -10,7 +10,7 @@ States that lie side by side in the rows of one tensor are read together, as one
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 import torch
 
@@ -88,23 +88,14 @@ class FileSource:
         """
         rows = stop - first
         held = torch.empty((rows - 1) * self.pitch + self.width if rows > 0 else 0, dtype=torch.uint8)
-        self.read_into(held, first, rows)
-        return held
-
-    def read_into(self, held: torch.Tensor, first: int, rows: int) -> None:
-        """Some rows, to the first bytes of a uint8 vector, ``pitch`` from row to row.
-
-        Raises:
-            InputError: the file has become shorter, or can't be read.
-        """
         memory = held.numpy().data
         if self.pitch == self.step:
-            end = (rows - 1) * self.pitch + self.width if rows > 0 else 0
-            self.file.read_into(memory[:end], self.start + first * self.step)
+            self.file.read_into(memory, self.start + first * self.step)
         else:
             for row in range(rows):
                 part = memory[row * self.pitch : row * self.pitch + self.width]
                 self.file.read_into(part, self.start + (first + row) * self.step)
+        return held
 
 
 def sources_of(states: Sequence[BlockState]) -> list[FileSource]:
@@ -139,103 +130,21 @@ def rows_between(states: Sequence[BlockState], first: int, stop: int) -> list[to
         rows = max(0, min(stop, *(states[number].shape[0] for number in source.offsets)) - first)
         read = source.read(first, first + rows)
         for number, offset in source.offsets.items():
-            held[number] = _rows_at(read, offset, source.pitch, (rows, states[number].shape[1]), states[number].dtype)
+            held[number] = rows_at(read, offset, source.pitch, (rows, states[number].shape[1]), states[number].dtype)
     return held
 
 
-def _rows_at(held: torch.Tensor, offset: int, pitch: int, shape: tuple[int, int], dtype: torch.dtype) -> torch.Tensor:
-    """Rows of a state among what was read."""
+def rows_at(held: torch.Tensor, offset: int, pitch: int, shape: tuple[int, int], dtype: torch.dtype) -> torch.Tensor:
+    """Rows of a state among bytes that were read.
+
+    Args:
+        held: uint8.
+        offset: of the first row's first byte.
+        pitch: bytes from row to row.
+        shape: rows and dimensions.
+        dtype: of the numbers.
+    """
     if not shape[0]:
         return torch.empty(shape, dtype=dtype)
     numbers = held[offset : offset + (len(held) - offset) // dtype.itemsize * dtype.itemsize].view(dtype)
     return numbers.as_strided(shape, (pitch // dtype.itemsize, 1))
-
-
-class StackedRows:
-    """Rows of several sequences in memory, one sequence behind the other.
-
-    What is read of files of one layout goes where it will stay.
-
-    Args:
-        rows: of all sequences.
-    """
-
-    def __init__(self, rows: int) -> None:
-        self._left = rows
-        self._runs: list[_Run] = []
-
-    def add(self, states: Sequence[BlockState], rows: int) -> None:
-        """The first so many rows of one sequence's states, all of which have as many.
-
-        Raises:
-            InputError: a file has become shorter, or can't be read.
-        """
-        sources = sources_of(states)
-        layout = _Layout.of(states, sources)
-        if layout is None:
-            in_memory = rows_between(states, 0, rows)
-            self._runs.append(_Run(None, [], rows, in_memory))
-        else:
-            if not self._runs or self._runs[-1].layout != layout:
-                memory = [torch.empty(self._left * source.pitch, dtype=torch.uint8) for source in sources]
-                self._runs.append(_Run(layout, memory))
-            run = self._runs[-1]
-            for held, source in zip(run.memory, sources, strict=True):
-                source.read_into(held[run.rows * source.pitch :], 0, rows)
-            run.rows += rows
-        self._left -= rows
-
-    def states(self) -> list[torch.Tensor]:
-        """``[rows, D]`` each, in the stored dtype; where sequences differ in theirs, in one that holds both."""
-        runs = [run.states() for run in self._runs]
-        return runs[0] if len(runs) == 1 else [torch.cat(parts) for parts in zip(*runs, strict=True)]
-
-
-class _Layout(NamedTuple):
-    """Where states lie in what is read of a sequence's files.
-
-    Attributes:
-        pitches: of the sources.
-        places: of each state, the source, the offset in its rows, the number of dimensions and the dtype.
-    """
-
-    pitches: tuple[int, ...]
-    places: tuple[tuple[int, int, int, torch.dtype], ...]
-
-    @classmethod
-    def of(cls, states: Sequence[BlockState], sources: Sequence[FileSource]) -> _Layout | None:
-        """None where a state is in memory."""
-        found = {
-            number: (place, offset) for place, source in enumerate(sources) for number, offset in source.offsets.items()
-        }
-        if len(found) < len(states):
-            return None
-        return cls(
-            tuple(source.pitch for source in sources),
-            tuple((*found[number], state.shape[1], state.dtype) for number, state in enumerate(states)),
-        )
-
-
-@dataclass(slots=True)
-class _Run:
-    """Sequences of one layout that follow each other, or one in memory.
-
-    Attributes:
-        layout: theirs; None of one in memory.
-        memory: uint8, of each source.
-        rows: how many are in it.
-        in_memory: the states of the one in memory.
-    """
-
-    layout: _Layout | None
-    memory: list[torch.Tensor]
-    rows: int = 0
-    in_memory: list[torch.Tensor] = field(default_factory=list)
-
-    def states(self) -> list[torch.Tensor]:
-        if self.layout is None:
-            return self.in_memory
-        return [
-            _rows_at(self.memory[source], offset, self.layout.pitches[source], (self.rows, size), dtype)
-            for source, offset, size, dtype in self.layout.places
-        ]

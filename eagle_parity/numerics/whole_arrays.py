@@ -18,8 +18,9 @@ from eagle_parity.numerics.sinks import stands_out
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from eagle_parity.numerics.arithmetic import Limits
+    from eagle_parity.numerics.arithmetic import Arithmetic, Limits
     from eagle_parity.numerics.file_rows import BlockState
+    from eagle_parity.numerics.stacked_rows import StackedRows
 
 _WHOLE_ROWS = 256
 
@@ -95,6 +96,10 @@ class WholeArrays:
                 self.add_pair_sums(held[expected], held[subject], kept_T.nonzero().flatten(), pair_sums)
         return Compared(squares_NT, torch.cat([*errors, norms_NT]), standing_T, added)
 
+    def read_first(self, pieces: Sequence[Sequence[BlockState]], stacked: StackedRows) -> torch.Tensor:
+        """See ``Arithmetic``."""
+        return stack(self, pieces, stacked)
+
     def _errors_by_products(
         self,
         states: Sequence[torch.Tensor],
@@ -157,6 +162,14 @@ class WholeArrays:
 
     def _wide(self, state: torch.Tensor) -> torch.Tensor:
         return state.to(self.device).double()
+
+
+def stack(arithmetic: Arithmetic, pieces: Sequence[Sequence[BlockState]], stacked: StackedRows) -> torch.Tensor:
+    """Brings rows of any kind into memory: see ``Arithmetic.read_first``."""
+    held = [rows_between(states, 0, states[0].shape[0]) for states in pieces]
+    for states in held:
+        stacked.add(states)
+    return arithmetic.compare(held, Pairs()).squares_NT
 
 
 def _ends(squares_NT: torch.Tensor, pairs: Sequence[tuple[int, int]]) -> tuple[torch.Tensor, torch.Tensor]:

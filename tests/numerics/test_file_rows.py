@@ -16,9 +16,10 @@ from eagle_parity.hidden_states import FilePlace
 from eagle_parity.numerics.arithmetic import Pairs, PairSums
 from eagle_parity.numerics.block_plan import Plan
 from eagle_parity.numerics.compiled import Compiled, why_not_read
-from eagle_parity.numerics.file_rows import FileRows, StackedRows, rows_between, sources_of
+from eagle_parity.numerics.file_rows import FileRows, rows_between, sources_of
 from eagle_parity.numerics.located import groups_of, locate
 from eagle_parity.numerics.moments import PairMoments
+from eagle_parity.numerics.stacked_rows import StackedRows
 from eagle_parity.numerics.whole_arrays import WholeArrays
 from eagle_parity.open_files import OpenFiles
 from eagle_parity.readers.containers.stored_tensor import PlainFile, ScaledRows, StoredRows, StoredTensor
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from eagle_parity.numerics.arithmetic import Compared
+    from eagle_parity.numerics.arithmetic import Arithmetic, Compared
     from eagle_parity.numerics.file_rows import BlockState
 
 ALL_PAIRS = Pairs(((0, 2), (1, 0), (3, 1), (2, 3)), ((1, 0), (3, 2)))
@@ -232,33 +233,39 @@ def test_the_file_of_a_later_piece_is_named(compiled: Compiled, files: OpenFiles
         compiled.compare(pieces, Pairs(((0, 1),)))
 
 
+@pytest.mark.parametrize("way", [Compiled, WholeArrays])
 @given(
-    chosen=st.lists(SOME_ROWS, min_size=1, max_size=6),
-    odd=st.booleans(),
+    chosen=st.lists(SOME_ROWS, min_size=1, max_size=6), width=st.sampled_from([32, 33, 1200]), calls=st.integers(1, 3)
 )
 @settings(deadline=None, max_examples=30)
-def test_rows_of_several_sequences_one_behind_the_other(
-    tmp_path_factory: pytest.TempPathFactory, chosen: list[SomeRows], *, odd: bool
+def test_first_rows_of_several_sequences(
+    tmp_path_factory: pytest.TempPathFactory, way: type[Arithmetic], chosen: list[SomeRows], width: int, calls: int
 ) -> None:
-    folder = tmp_path_factory.mktemp("stacked")
+    """One sequence behind the other, whether they were in memory, in files of one layout or of several."""
+    folder, arithmetic = tmp_path_factory.mktemp("stacked"), way()
     stored = {
-        between: store(folder / str(between), torch.randn(40, between + 2, 33 if odd else 32).bfloat16(), 3)
+        between: store(folder / str(between), torch.randn(40, between + 2, width).bfloat16(), 3)
         for between in {each.between for each in chosen}
     }
     stacked = StackedRows(sum(each.stop - each.first for each in chosen))
     with OpenFiles() as files:
-        for first, stop, in_memory, between in chosen:
-            side = stored[between]
-            states: list[BlockState] = [
-                side.packed[first:, slot] if is_held else held(side.rows(slot), files, first, 40)
-                for is_held, slot in zip(in_memory, (0, between + 1), strict=True)
+        pieces: list[list[BlockState]] = [
+            [
+                stored[each.between].packed[each.first : each.stop, slot]
+                if is_held
+                else held(stored[each.between].rows(slot), files, each.first, each.stop)
+                for is_held, slot in zip(each.in_memory, (0, each.between + 1), strict=True)
             ]
-            stacked.add(states, stop - first)
-    for number, state in enumerate(stacked.states()):
-        expected = [
-            stored[each.between].packed[each.first : each.stop, (0, each.between + 1)[number]] for each in chosen
+            for each in chosen
         ]
-        assert torch.equal(state, torch.cat(expected))
+        squares = [arithmetic.read_first(pieces[low : low + calls], stacked) for low in range(0, len(pieces), calls)]
+    for number, state in enumerate(stacked.states()):
+        expected = torch.cat(
+            [stored[each.between].packed[each.first : each.stop, (0, each.between + 1)[number]] for each in chosen]
+        )
+        assert torch.equal(state, expected)
+        squares_T = torch.cat(squares, dim=1)[number]
+        assert torch.allclose(squares_T, expected.double().square().sum(1), rtol=1e-6)
 
 
 def test_what_is_read_together(tmp_path: Path, files: OpenFiles) -> None:

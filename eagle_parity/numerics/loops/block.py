@@ -55,6 +55,7 @@ def _compare_piece(
     in_words,
     kept_F,
     read_to_F,
+    stay_F,
     read,
     tiles,
     tile_sums,
@@ -85,14 +86,15 @@ def _compare_piece(
     for begin in range(first_row, end_row, at_once):
         stop = min(begin + at_once, end_row)
         for f in range(sources):
-            if kept_F[f] and not read_rows(sources_F5[f], read_at + read_to_F[f], begin - first_row, stop - begin):
+            kept_at = read_at + read_to_F[f] + np.uint64(begin) * stay_F[f]
+            if kept_F[f] and not read_rows(sources_F5[f], kept_at, begin - first_row, stop - begin):
                 return f
         for s in range(states):
             f = source_N[s]
             if f < 0:
                 row_at[s], row_step[s] = addresses_N[s] + np.uint64(begin - first_row) * steps_N[s], steps_N[s]
             else:
-                row_at[s] = addresses_N[s] + read_at + read_to_F[f]
+                row_at[s] = addresses_N[s] + read_at + read_to_F[f] + np.uint64(begin) * stay_F[f]
                 row_step[s] = np.uint64(sources_F5[f, 4])
         part = begin
         for t in range(begin, stop):
@@ -217,6 +219,7 @@ def compare_block(
     in_words,
     kept_F,
     read_to_F,
+    stay_F,
     read,
     tiles,
     tile_sums,
@@ -265,7 +268,7 @@ def compare_block(
             ``arithmetic.PairSums``, with the expected state as x. 0 where no sums are taken.
         size: D.
         subtracted_below: float64 ``[1]``, relative errors under it are measured by subtraction.
-        at_once, others_at_once, ahead, in_words, kept_F, read_to_F, read: see ``block_plan.Plan``.
+        at_once, others_at_once, ahead, in_words, kept_F, read_to_F, stay_F, read: see ``block_plan.Plan``.
         tiles, tile_sums, wide, origins_2QD, totals_7QD, at_3N, squares_N, products_P, rows_2R, places_R,
         distances_R: see ``block_plan.Scratch``.
         squares_NT: float64, is filled.
@@ -319,6 +322,7 @@ def compare_block(
             in_words,
             kept_F,
             read_to_F,
+            stay_F,
             read,
             tiles,
             tile_sums,

@@ -36,7 +36,7 @@ def _matrix(told, dtype):
 
 @inner
 def _compare_block(arguments):
-    told = _table(arguments, 41)
+    told = _table(arguments, 42)
     return block.compare_block(
         _number(told[0]),
         _vector(told[1], np.int64),
@@ -62,23 +62,24 @@ def _compare_block(arguments):
         _number(told[21]),
         _vector(told[22], np.bool_),
         _vector(told[23], np.uint64),
-        _vector(told[24], np.uint8),
-        _matrix(told[25], np.float32),
+        _vector(told[24], np.uint64),
+        _vector(told[25], np.uint8),
         _matrix(told[26], np.float32),
         _matrix(told[27], np.float32),
         _matrix(told[28], np.float32),
-        _matrix(told[29], np.float64),
-        _matrix(told[30], np.uint64),
-        _vector(told[31], np.float64),
+        _matrix(told[29], np.float32),
+        _matrix(told[30], np.float64),
+        _matrix(told[31], np.uint64),
         _vector(told[32], np.float64),
-        _matrix(told[33], np.uint64),
-        _vector(told[34], np.int64),
-        _vector(told[35], np.float64),
-        _matrix(told[36], np.float64),
+        _vector(told[33], np.float64),
+        _matrix(told[34], np.uint64),
+        _vector(told[35], np.int64),
+        _vector(told[36], np.float64),
         _matrix(told[37], np.float64),
-        _vector(told[38], np.bool_),
+        _matrix(told[38], np.float64),
         _vector(told[39], np.bool_),
-        _vector(told[40], np.int64),
+        _vector(told[40], np.bool_),
+        _vector(told[41], np.int64),
     )
 
 
