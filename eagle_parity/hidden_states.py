@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
     import torch
 
+    from eagle_parity.open_files import Stamp
+
 
 @runtime_checkable
 class Rows(Protocol):
@@ -66,6 +68,7 @@ class FilePlace:
         step: bytes from row to row: 0 or more, and it may be less than a row has.
         shape: T and H.
         dtype: as stored.
+        stamp: what the file was when its header was read, if that is known.
     """
 
     path: Path
@@ -74,6 +77,7 @@ class FilePlace:
     step: int
     shape: tuple[int, int]
     dtype: str
+    stamp: Stamp | None = None
 
 
 class PlacedRows(Rows, Protocol):

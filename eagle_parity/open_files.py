@@ -15,6 +15,38 @@ if TYPE_CHECKING:
     from typing import Self
 
 
+SIDES = 4
+"""Of a comparison: trained, live, a reference and a second capture."""
+MOST_TOGETHER = 16
+"""Sequences whose files a thread has open together."""
+
+
+def open_together(threads: int) -> int:
+    """How many sequences' files each of so many threads may have open together: with half of what the system allows."""
+    try:
+        import resource
+
+        allowed = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+    except (ImportError, OSError, ValueError):
+        return MOST_TOGETHER
+    if allowed < 0:  # as many as one likes
+        return MOST_TOGETHER
+    return max(1, min(MOST_TOGETHER, allowed // (2 * SIDES * max(1, threads))))
+
+
+class Stamp(NamedTuple):
+    """What changes when a file is written again, or another one gets its name."""
+
+    size: int
+    modified_ns: int
+    inode: int
+
+    @classmethod
+    def of(cls, status: os.stat_result) -> Stamp:
+        """By what the system says of a file."""
+        return cls(status.st_size, status.st_mtime_ns, status.st_ino)
+
+
 class OpenFile(NamedTuple):
     """An open file.
 
@@ -49,15 +81,16 @@ class OpenFiles:
         self._files: dict[Path, OpenFile] = {}
         self._close = ExitStack()
 
-    def open(self, path: Path, size: int) -> OpenFile:
+    def open(self, path: Path, size: int, stamp: Stamp | None = None) -> OpenFile:
         """A file, which is opened when it is asked for first.
 
         Args:
             path: its name.
             size: its bytes when its header was read.
+            stamp: what it was then, if that is known.
 
         Raises:
-            InputError: it is gone, is no regular file, or has become shorter.
+            InputError: it is gone, is no regular file, has become shorter or is another one.
         """
         found = self._files.get(path)
         if found is None:
@@ -72,6 +105,9 @@ class OpenFiles:
                 raise InputError(path, "is no regular file any more")
             if status.st_size < size:
                 raise shorter(path)
+            if stamp is not None and Stamp.of(status) != stamp:
+                remedy = "run the command again when its writer is done"
+                raise InputError(path, "was written again since its header was read", remedy=remedy)
             found = self._files[path] = OpenFile(path, descriptor)
         return found
 

@@ -87,14 +87,14 @@ class Accumulator:
         self.bad_row_distance = bad_row_distance
         self.tokens = 0
 
-    def update(self, pairs: Sequence[AlignedPair]) -> None:
+    def update(self, pairs: Iterable[AlignedPair]) -> None:
         """Adds pairs of sequences.
 
         Raises:
             InputError: a file can't be read any more.
             StoppedError: ``stop`` was set meanwhile; a sequence may take minutes.
         """
-        # More is asked of a sequence's first rows than of others: they are read once for all of it.
+        # More is asked of a sequence's first rows than of others: they are in memory for all of it.
         for batch in batches(pairs, self._places, max(self._repeats_among, SAMPLED_ROWS)):
             self._add(batch)
 
@@ -292,8 +292,8 @@ class Accumulator:
         return self._slot_errors(places, aside.errors_RT, ~sinks_T)
 
     def _tell_sequences(self, batch: Batch, errors_PT: torch.Tensor, sequence_T: torch.Tensor) -> None:
-        # Few different numbers: numpy sorts small ones by their bytes, a tenth of a comparison's time.
-        order = torch.from_numpy(sequence_T.numpy().astype("uint16").argsort(kind="stable"))
+        # numpy's stable way takes runs as they are: a tenth of torch's time.
+        order = torch.from_numpy(sequence_T.numpy().argsort(kind="stable"))
         counts = sequence_T.bincount(minlength=len(batch.pairs)).tolist()
         parts = torch.split(errors_PT.index_select(1, order), counts, dim=1)
         for aligned, errors_PS in zip(batch.pairs, parts, strict=True):

@@ -148,6 +148,9 @@ class Aligner:
             return Lost("trained", trained)
         if isinstance(live, Unreadable):
             return Lost("live", live)
+        for role, sequence, ids in (("trained", trained, pair.trained.ids), ("live", live, pair.live.ids)):
+            if sequence.token_ids is None or not torch.equal(sequence.token_ids, ids):
+                return Lost(role, Unreadable(sequence.name, "was written again since its token ids were read"))
         trained_offset, live_offset = _row_offsets(pair, trained, live)
         trained_start, live_start = pair.trained_start - trained_offset, pair.live_start - live_offset
         # Tokens without a row on either side are missing, not NaN: the pair is narrowed to what both sides have.
@@ -270,6 +273,8 @@ def _row_offsets(pair: SequencePair, trained: StateSequence, live: StateSequence
 def _misfit(pair: SequencePair, trained: StateSequence, live: StateSequence, offsets: tuple[int, int]) -> float:
     low = max(0, offsets[0] - pair.trained_start, offsets[1] - pair.live_start)
     high = min(pair.length, low + PROBE_ROWS)
+    if high <= low:
+        return float("inf")  # no row in common
     medians = []
     for trained_rows in trained.slots:
         x_TD = AlignedRows(trained_rows, pair.trained_start - offsets[0]).read(low, high)

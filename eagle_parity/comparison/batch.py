@@ -12,10 +12,11 @@ import torch
 
 from eagle_parity.comparison.pair_states import held_row_bytes, hold, states_of
 from eagle_parity.numerics.stacked_rows import StackedRows
-from eagle_parity.open_files import OpenFiles
+from eagle_parity.open_files import OpenFiles, open_together
+from eagle_parity.threads import processors
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Container, Iterator, Sequence
+    from collections.abc import Callable, Container, Iterable, Iterator
 
     from eagle_parity.comparison.alignment import AlignedPair
     from eagle_parity.comparison.pair_states import Places, StateRows
@@ -28,8 +29,6 @@ FIRST_BYTES = 32 * 1024 * 1024
 
 _LEAST_ROWS = 64
 """Fewer of a sequence aren't worth a piece of their own, if there are more."""
-_MOST_OPEN = 16
-"""Sequences in a block: a thread has as many files of each side open."""
 
 
 class RowsOf(NamedTuple):
@@ -82,6 +81,7 @@ class Batch:
         first: how many first rows of each are in memory together.
         all_states: whether that is so of all states, or of those that are judged alone: of the 62 boundaries of a
             reference even few rows are many.
+        open_together: how many sequences' files may be open together.
     """
 
     pairs: list[AlignedPair]
@@ -89,6 +89,7 @@ class Batch:
     places: Places
     first: list[int]
     all_states: bool
+    open_together: int
 
     def read_first(self, arithmetic: Arithmetic) -> FirstRows:
         """The first rows, in memory.
@@ -99,8 +100,8 @@ class Batch:
         chosen = range(self.places.states) if self.all_states else self.places.judged
         stacked = StackedRows(sum(self.first))
         squares: list[torch.Tensor] = []
-        for low in range(0, len(self.first), _MOST_OPEN):
-            some = slice(low, low + _MOST_OPEN)
+        for low in range(0, len(self.first), self.open_together):
+            some = slice(low, low + self.open_together)
             with OpenFiles() as files:
                 pieces = [
                     hold([states[place] for place in chosen], 0, rows, arithmetic.in_files, files)
@@ -158,7 +159,7 @@ class Batch:
             low = self.first[sequence] if self.all_states else 0
             most = block_rows(held_row_bytes(states, in_files, pair.length) + self.places.number_bytes)
             while low < pair.length:
-                if rows and (most - rows < min(_LEAST_ROWS, pair.length - low) or len(spans) == _MOST_OPEN):
+                if rows and (most - rows < min(_LEAST_ROWS, pair.length - low) or len(spans) == self.open_together):
                     yield spans
                     spans, rows = [], 0
                 high = min(low + most - rows, pair.length)
@@ -169,15 +170,16 @@ class Batch:
 
 
 def batches(
-    pairs: Sequence[AlignedPair], places_of: Callable[[AlignedPair], Places], first_rows: int
+    pairs: Iterable[AlignedPair], places_of: Callable[[AlignedPair], Places], first_rows: int
 ) -> Iterator[Batch]:
     """Pairs in their order, as many together as have the same states and whose first rows aren't too many.
 
     Args:
-        pairs: all of them.
+        pairs: all of them; no more are taken than a batch needs, and the one that begins the next.
         places_of: the places of a pair's states; the same object for pairs that have the same ones.
         first_rows: how many of each sequence should be in memory together.
     """
+    together = open_together(processors())
     batch: Batch | None = None
     kind: object = None
     taken = 0
@@ -194,7 +196,7 @@ def batches(
         else:
             if batch is not None:
                 yield batch
-            batch = Batch([pair], [states], places, [rows], all_states=size <= FIRST_BYTES)
+            batch = Batch([pair], [states], places, [rows], size <= FIRST_BYTES, together)
             kind, taken = (id(places), row_bytes), size
     if batch is not None:
         yield batch

@@ -63,7 +63,7 @@ def measure_pairs(
         aligner: opens them.
         known: the candidates that the aligner gives beside the sides themselves.
         bad_row_distance: from where a row counts as bad in the tallies by sequence.
-        progress: called with the name of each pair that is begun, from any thread.
+        progress: called with the name of each pair that is opened, from any thread; some are compared together.
         device: where to compute.
     """
     known = tuple(known)
@@ -113,7 +113,12 @@ class _Part:
     with_reference: int = 0
 
     def add(self, aligner: Aligner, pairs: Sequence[SequencePair], progress: Callable[[str], None]) -> None:
-        together: list[AlignedPair] = []
+        self.accumulator.update(self._aligned(aligner, pairs, progress))
+
+    def _aligned(
+        self, aligner: Aligner, pairs: Sequence[SequencePair], progress: Callable[[str], None]
+    ) -> Iterator[AlignedPair]:
+        """Pairs one by one, as they are asked for: a file that was looked at long ago may have changed."""
         for pair in pairs:
             progress(pair.trained.name)
             if pair.length == 0:
@@ -125,8 +130,7 @@ class _Part:
             if aligned.missing:
                 self.truncated.append(f"{aligned.name}: {aligned.missing}")
             self.with_reference += aligned.with_reference
-            together.append(aligned)
-        self.accumulator.update(together)
+            yield aligned
 
     def merge(self, other: _Part) -> None:
         self.accumulator.merge(other.accumulator)

@@ -145,7 +145,7 @@ def hold(
         if place is None or place.dtype not in in_files:
             held.append(state.read_stored(start, stop))
         else:
-            held.append(FileRows(place, files.open(place.path, place.size)))
+            held.append(FileRows(place, files.open(place.path, place.size, place.stamp)))
     return held
 
 

@@ -55,8 +55,10 @@ class SlotPair:
             return
         self.sequences += 1
         self.bad_sequences += int(bad)
-        if self.worst is None or median > self.worst[1]:
-            self.worst = (name, json_number(median))
+        # As it is stored, so that those beyond all numbers are equal here and in a merge.
+        stored = json_number(median)
+        if self.worst is None or stored > self.worst[1]:
+            self.worst = (name, stored)
 
     def merge(self, other: SlotPair) -> SlotPair:
         """Adds what another has seen."""

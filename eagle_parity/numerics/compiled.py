@@ -14,7 +14,7 @@ from eagle_parity.numerics.arithmetic import SUBTRACTED_BELOW, Compared, Limits,
 from eagle_parity.numerics.block_plan import Plan, Scratch, wide
 from eagle_parity.numerics.file_rows import FileRows, rows_between
 from eagle_parity.numerics.located import CODES, groups_of, locate
-from eagle_parity.numerics.loops.shapes import MANTISSA_SHIFT
+from eagle_parity.numerics.loops.shapes import MANTISSA_SHIFT, SUMS
 from eagle_parity.numerics.product_tables import arrange
 from eagle_parity.numerics.whole_arrays import WholeArrays, stack
 
@@ -86,8 +86,7 @@ class Compiled:
         rows = sum(piece.rows for piece in located)
         if limits is None:
             limits = Limits(torch.empty((1, 0), dtype=torch.float64), torch.zeros(rows, dtype=torch.int64))
-        elif len(limits.sequence_T) != rows or int(limits.sequence_T.max()) >= len(limits.norms_SN):
-            raise ValueError("a sequence with limits is needed for every row")
+        _check(held, limits, sums)
         limits_SN = np.full((len(limits.norms_SN), states), np.inf)
         limits_SN[:, : limits.norms_SN.shape[1]] = limits.norms_SN.numpy()
         sums_4Q = np.zeros((4, len(pairs.subtracted)), np.uint64)
@@ -239,6 +238,26 @@ class Compiled:
         if found is None:
             found = self._tables[pairs, states] = arrange(pairs, states)
         return found
+
+
+def _check(held: Sequence[Sequence[BlockState]], limits: Limits, sums: Sequence[PairSums | None]) -> None:
+    """Whether a loop, which takes addresses, stays within what is there.
+
+    Raises:
+        ValueError: it wouldn't.
+    """
+    states, size = len(held[0]), held[0][0].shape[1]
+    rows = 0
+    for piece in held:
+        shape = piece[0].shape[0], size
+        if len(piece) != states or any(tuple(state.shape) != shape for state in piece):
+            raise ValueError("states of one shape are needed in a piece, and of one size in all of them")
+        rows += shape[0]
+    told_T = limits.sequence_T.numpy()
+    if len(told_T) != rows or (rows and not 0 <= told_T.min() <= told_T.max() < len(limits.norms_SN)):
+        raise ValueError("a sequence with limits is needed for every row")
+    if any(each is not None and each.sums_6D.shape != (SUMS, size) for each in sums):
+        raise ValueError(f"sums of {size} dimensions are needed")
 
 
 def _direct(state: BlockState) -> BlockState:

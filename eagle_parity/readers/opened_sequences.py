@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from eagle_parity.hidden_states import StateSequence
-    from eagle_parity.readers.containers.gzip_file import Stamp
+    from eagle_parity.open_files import Stamp
 
-MOST_SEQUENCES = 4096
-MOST_TOKENS = 2_000_000
-"""Of all of them: 16 MB of ids, which a comparison has in memory anyway."""
+MOST_BYTES = 32 * 1024 * 1024
+_SEQUENCE_BYTES, _SLOT_BYTES = 1024, 320
+"""Of Python's objects, beside token ids and masks."""
 
 
 class OpenedSequences:
@@ -21,7 +21,7 @@ class OpenedSequences:
 
     def __init__(self) -> None:
         self._sequences: dict[str, tuple[Stamp, StateSequence]] = {}
-        self._tokens = 0
+        self._bytes = 0
 
     def find(self, name: str, stamp: Stamp) -> StateSequence | None:
         """A sequence, if its file is as it was."""
@@ -35,9 +35,10 @@ class OpenedSequences:
             sequence: as it was opened.
             stamp: its file's, from before that.
         """
-        tokens = 0 if sequence.token_ids is None else len(sequence.token_ids)
+        size = _SEQUENCE_BYTES + _SLOT_BYTES * len(sequence.slots)
+        size += sum(each.nbytes for each in (sequence.token_ids, sequence.loss_mask) if each is not None)
         if sequence.name in self._sequences:
             self._sequences[sequence.name] = stamp, sequence
-        elif len(self._sequences) < MOST_SEQUENCES and self._tokens + tokens <= MOST_TOKENS:
+        elif self._bytes + size <= MOST_BYTES:
             self._sequences[sequence.name] = stamp, sequence
-            self._tokens += tokens
+            self._bytes += size

@@ -119,3 +119,26 @@ def test_rows_outside_the_state_are_nan() -> None:
     read = rows.read(0, 8)
     assert read.isnan().all(1).tolist() == [True, True, False, False, False, False, True, True]
     assert AlignedRows(TensorRows(torch.ones(4, 2)), 10).read(0, 3).isnan().all()
+
+
+def test_a_side_that_ends_before_the_other_begins() -> None:
+    """Which end the rows were lost at can't be seen where one choice leaves no row in common."""
+    assert isinstance(align(side(0, 30), side(0, 40, ids=IDS[:40])), AlignedPair)
+
+
+def test_token_ids_that_changed_since_sequences_were_paired() -> None:
+    trained, live = side(), side(noise=0.01)
+    (pair,) = pair_sequences(trained, live).pairs
+    aligner = Aligner(
+        trained=trained,
+        live=side(ids=IDS + 1),
+        reference=None,
+        reference_index=None,
+        reference_boundaries=(),
+        noise=None,
+        noise_index=None,
+        embedding=None,
+    )
+    lost = aligner.align(pair)
+    assert isinstance(lost, Lost)
+    assert (lost.role, lost.file.reason) == ("live", "was written again since its token ids were read")

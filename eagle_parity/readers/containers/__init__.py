@@ -8,7 +8,8 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, BinaryIO, cast
 
-from eagle_parity.readers.containers.gzip_file import GZIP_MAGIC, GzipFile, inflated, stamp_of
+from eagle_parity.open_files import Stamp
+from eagle_parity.readers.containers.gzip_file import GZIP_MAGIC, GzipFile, inflated
 from eagle_parity.readers.containers.ranged_file import RangedFile
 from eagle_parity.readers.containers.raw_objects import (
     NO_PACKED_MANIFEST,
@@ -50,14 +51,15 @@ def read_table(path: Path) -> TensorTable:
         with path.open("rb") as file:
             head = file.read(_HEAD_BYTES)
             if head.startswith(GZIP_MAGIC) and not looks_like_safetensors(head):
-                stamp = stamp_of(path)
+                stamp = Stamp.of(path.stat())
                 content = inflated(path, stamp)
                 # A duplicate, so that closing it leaves the cached one open.
                 with os.fdopen(os.dup(content.descriptor), "rb") as copy:
                     copy.seek(0)
                     source = GzipFile(path, stamp, os.fstat(copy.fileno()).st_size)
                     return _read(copy, source, copy.read(_HEAD_BYTES))
-            return _read(file, PlainFile(path, os.fstat(file.fileno()).st_size), head)
+            status = os.fstat(file.fileno())
+            return _read(file, PlainFile(path, status.st_size, Stamp.of(status)), head)
     except OSError as error:
         raise UnreadableFileError(f"can't be opened ({error.strerror or error})") from error
 

@@ -6,19 +6,20 @@ Gzip can't be read from the middle, so the whole file is inflated into an unname
 from __future__ import annotations
 
 import gzip
-import os
 import tempfile
 import weakref
 import zlib
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING
 
 from eagle_parity.errors import InputError
 from eagle_parity.readers.containers.stored_tensor import UnreadableFileError, read_bytes
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    from eagle_parity.open_files import Stamp
 
 GZIP_MAGIC = b"\x1f\x8b"
 
@@ -31,9 +32,6 @@ MIN_LIMIT_BYTES = 1024 * 1024
 _BLOCK_BYTES = 1024 * 1024
 _KEPT = 8
 """Inflated files that are kept: the sides of a comparison, in each of its threads."""
-
-
-Stamp: TypeAlias = "tuple[int, int, int]"
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,12 +59,6 @@ class GzipFile:
 
     def view(self, start: int, count: int) -> None:
         """See ``Source``: there is none of a file that may be inflated anew."""
-
-
-def stamp_of(path: Path) -> Stamp:
-    """What changes when a file is written again, or another one gets its name."""
-    status = os.stat(path)  # noqa: PTH116  half as long
-    return status.st_size, status.st_mtime_ns, status.st_ino
 
 
 class Inflated:
@@ -99,7 +91,7 @@ def inflated(path: Path, stamp: Stamp) -> Inflated:
     """
     target = Inflated()
     try:
-        target.fill(path, max(MIN_LIMIT_BYTES, MAX_RATIO * stamp[0]))
+        target.fill(path, max(MIN_LIMIT_BYTES, MAX_RATIO * stamp.size))
     except (OSError, EOFError, zlib.error) as error:
         raise UnreadableFileError(f"truncated or damaged gzip ({error})") from error
     return target

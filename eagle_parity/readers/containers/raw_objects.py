@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
+from eagle_parity.open_files import Stamp
 from eagle_parity.readers.containers.stored_tensor import (
     ITEM_BYTES,
     MAX_RANK,
@@ -117,7 +118,8 @@ def _packed(path: Path, manifest: Path) -> TensorTable:
         raise UnreadableFileError(
             f"{shorten(manifest.name)} is of version {shorten(str(content.get('version')))}; {_PACKED_VERSION} is read"
         )
-    source = PlainFile(path, path.stat().st_size)
+    status = path.stat()
+    source = PlainFile(path, status.st_size, Stamp.of(status))
     tensors: dict[str, StoredTensor] = {}
     for name, entry in entries.items():
         told = f"{shorten(name)} in {shorten(manifest.name)}"

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
     import torch
 
+    from eagle_parity.open_files import Stamp
+
 ITEM_BYTES: dict[str, int] = {
     "bool": 1,
     "uint8": 1,
@@ -94,10 +96,12 @@ class PlainFile:
     Attributes:
         path: the file.
         size: its bytes when the header was read.
+        stamp: what it was then, if that is known.
     """
 
     path: Path
     size: int
+    stamp: Stamp | None = None
 
     def read(self, start: int, count: int) -> bytearray:
         """See ``Source``."""
@@ -305,7 +309,7 @@ class StoredRows:
         # What a header says of the distance between rows was looked at only where there are two.
         step = min(part.stride[0] * ITEM_BYTES[part.dtype], self.source.size)
         shape = part.shape[0], part.shape[1]
-        return FilePlace(self.source.path, self.source.size, part.start, step, shape, part.dtype)
+        return FilePlace(self.source.path, self.source.size, part.start, step, shape, part.dtype, self.source.stamp)
 
 
 @dataclass(frozen=True, slots=True)
