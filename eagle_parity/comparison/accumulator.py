@@ -26,6 +26,7 @@ from eagle_parity.numerics.loops.shapes import HUGE
 from eagle_parity.numerics.moments import PairMoments
 from eagle_parity.numerics.rows import token_neighbours
 from eagle_parity.numerics.sinks import SAMPLED_ROWS, allowed_sinks, choose_sinks, limits_of, stands_out
+from eagle_parity.numerics.stacked_rows import StackedRows
 from eagle_parity.numerics.whole_arrays import WholeArrays
 from eagle_parity.threads import StoppedError
 
@@ -120,8 +121,11 @@ class Accumulator:
 
     def _add(self, batch: Batch) -> None:
         self.tokens += sum(pair.length for pair in batch.pairs)
+        with StackedRows(sum(batch.first)) as stacked:
+            self._add_rows(batch, batch.read_first(self._arithmetic, stacked))
+
+    def _add_rows(self, batch: Batch, first: FirstRows) -> None:
         places, in_files = batch.places, self._arithmetic.in_files
-        first = batch.read_first(self._arithmetic)
         limits_SN, begun = self._begin(batch, first)
         targets = self._targets(places)
         errors: list[torch.Tensor] = []

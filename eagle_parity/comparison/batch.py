@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import torch
 
 from eagle_parity.comparison.pair_states import held_row_bytes, hold, states_of
-from eagle_parity.numerics.stacked_rows import StackedRows
+from eagle_parity.numerics.stacked_rows import ROOM_BYTES
 from eagle_parity.open_files import OpenFiles, open_together
 from eagle_parity.threads import processors
 
@@ -22,11 +22,10 @@ if TYPE_CHECKING:
     from eagle_parity.comparison.pair_states import Places, StateRows
     from eagle_parity.numerics.arithmetic import Arithmetic
     from eagle_parity.numerics.file_rows import BlockState
+    from eagle_parity.numerics.stacked_rows import StackedRows
 
-FIRST_BYTES = 32 * 1024 * 1024
-"""The first rows of a batch are in memory, in each thread: ten sequences of eight states of 1,536 bfloat16 numbers."""
-
-
+FIRST_BYTES = ROOM_BYTES
+"""The first rows of a batch are in memory, in each thread."""
 _LEAST_ROWS = 64
 """Fewer of a sequence aren't worth a piece of their own, if there are more."""
 
@@ -91,14 +90,17 @@ class Batch:
     all_states: bool
     open_together: int
 
-    def read_first(self, arithmetic: Arithmetic) -> FirstRows:
+    def read_first(self, arithmetic: Arithmetic, stacked: StackedRows) -> FirstRows:
         """The first rows, in memory.
+
+        Args:
+            arithmetic: how they are read, and their norms computed.
+            stacked: where they stay.
 
         Raises:
             InputError: a file can't be read any more.
         """
         chosen = range(self.places.states) if self.all_states else self.places.judged
-        stacked = StackedRows(sum(self.first))
         squares: list[torch.Tensor] = []
         for low in range(0, len(self.first), self.open_together):
             some = slice(low, low + self.open_together)

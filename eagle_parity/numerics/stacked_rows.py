@@ -6,6 +6,7 @@ cache.
 
 from __future__ import annotations
 
+import threading
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -15,11 +16,14 @@ from eagle_parity.numerics.file_rows import rows_at
 from eagle_parity.numerics.loops.shapes import BFLOAT16
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
+    from typing import Self
 
     from eagle_parity.numerics.located import Layout, LocatedPiece
 
 
+ROOM_BYTES = 32 * 1024 * 1024
+"""The first rows of a batch: of ten sequences of eight states of 1,536 bfloat16 numbers, say."""
 _WIDEST_BYTES = 4
 """Of a number that loops take."""
 
@@ -36,8 +40,18 @@ class Room(NamedTuple):
     starts: tuple[int, ...]
 
 
+class _Kept(threading.local):
+    """A thread's memory, while nobody uses it: allocated anew for each batch it would be scattered over the heap."""
+
+    def __init__(self) -> None:
+        self.memory: torch.Tensor | None = None
+
+
+_kept = _Kept()
+
+
 class StackedRows:
-    """Rows ``[R, D]`` of some states.
+    """Rows ``[R, D]`` of some states, as long as the context is entered: what comes next uses the same memory.
 
     Args:
         rows: R, of all sequences.
@@ -46,6 +60,15 @@ class StackedRows:
     def __init__(self, rows: int) -> None:
         self._left = rows
         self._runs: list[_Run] = []
+        self._memory: torch.Tensor | None = None
+
+    def __enter__(self) -> Self:
+        self._memory, _kept.memory = _kept.memory, None
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        _kept.memory = self._memory
+        self._runs = []
 
     def add(self, states: list[torch.Tensor]) -> None:
         """Rows of one sequence that are in memory."""
@@ -63,13 +86,21 @@ class StackedRows:
         if any((piece.layout, tuple(piece.addresses)) != kind[:2] for piece in pieces) or not kind.is_regular:
             return None
         if not self._runs or self._runs[-1].kind != kind:
-            self._runs.append(_Run.begin(kind, self._left))
+            self._runs.append(_Run.begin(kind, self._left, self._room_of))
         run = self._runs[-1]
         starts = tuple(start + run.rows * pitch for start, pitch in zip(run.starts, kind.layout.pitches, strict=True))
         rows = sum(piece.rows for piece in pieces)
         run.rows += rows
         self._left -= rows
         return Room(run.memory, starts)
+
+    def _room_of(self, size: int) -> torch.Tensor:
+        """So many bytes, uint8: what the thread has, for those that ask first and don't want more."""
+        if self._runs or size > ROOM_BYTES:
+            return torch.empty(size, dtype=torch.uint8)
+        if self._memory is None:
+            self._memory = torch.empty(ROOM_BYTES, dtype=torch.uint8)
+        return self._memory[:size]
 
     def states(self) -> list[torch.Tensor]:
         """All of them, in the stored dtypes; where sequences differ in theirs, in one that holds both."""
@@ -115,13 +146,13 @@ class _Run:
     states: list[torch.Tensor] = field(default_factory=list)
 
     @classmethod
-    def begin(cls, kind: _Kind, rows: int) -> _Run:
+    def begin(cls, kind: _Kind, rows: int, room_of: Callable[[int], torch.Tensor]) -> _Run:
         """Room for so many rows at most; what isn't written to takes no memory."""
         starts, end = [], 0
         for pitch in kind.layout.pitches:
             starts.append(end)
             end += rows * pitch
-        return cls(kind, torch.empty(end, dtype=torch.uint8), tuple(starts))
+        return cls(kind, room_of(end), tuple(starts))
 
     def tensors(self) -> list[torch.Tensor]:
         if self.kind is None:

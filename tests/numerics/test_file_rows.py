@@ -247,8 +247,7 @@ def test_first_rows_of_several_sequences(
         between: store(folder / str(between), torch.randn(40, between + 2, width).bfloat16(), 3)
         for between in {each.between for each in chosen}
     }
-    stacked = StackedRows(sum(each.stop - each.first for each in chosen))
-    with OpenFiles() as files:
+    with StackedRows(sum(each.stop - each.first for each in chosen)) as stacked, OpenFiles() as files:
         pieces: list[list[BlockState]] = [
             [
                 stored[each.between].packed[each.first : each.stop, slot]
@@ -259,13 +258,13 @@ def test_first_rows_of_several_sequences(
             for each in chosen
         ]
         squares = [arithmetic.read_first(pieces[low : low + calls], stacked) for low in range(0, len(pieces), calls)]
-    for number, state in enumerate(stacked.states()):
-        expected = torch.cat(
-            [stored[each.between].packed[each.first : each.stop, (0, each.between + 1)[number]] for each in chosen]
-        )
-        assert torch.equal(state, expected)
-        squares_T = torch.cat(squares, dim=1)[number]
-        assert torch.allclose(squares_T, expected.double().square().sum(1), rtol=1e-6)
+        for number, state in enumerate(stacked.states()):
+            expected = torch.cat(
+                [stored[each.between].packed[each.first : each.stop, (0, each.between + 1)[number]] for each in chosen]
+            )
+            assert torch.equal(state, expected)
+            squares_T = torch.cat(squares, dim=1)[number]
+            assert torch.allclose(squares_T, expected.double().square().sum(1), rtol=1e-6)
 
 
 def test_what_is_read_together(tmp_path: Path, files: OpenFiles) -> None:
