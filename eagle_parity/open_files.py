@@ -15,36 +15,19 @@ if TYPE_CHECKING:
     from typing import Self
 
 
-SIDES = 4
-"""Of a comparison: trained, live, a reference and a second capture."""
-MOST_TOGETHER = 16
-"""Sequences whose files a thread has open together."""
-
-
-def open_together(threads: int) -> int:
-    """How many sequences' files each of so many threads may have open together: with half of what the system allows."""
-    try:
-        import resource
-
-        allowed = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
-    except (ImportError, OSError, ValueError):
-        return MOST_TOGETHER
-    if allowed < 0:  # as many as one likes
-        return MOST_TOGETHER
-    return max(1, min(MOST_TOGETHER, allowed // (2 * SIDES * max(1, threads))))
-
-
 class Stamp(NamedTuple):
-    """What changes when a file is written again, or another one gets its name."""
+    """What changes when a file is written again, or another one gets its name.
+
+    Not its inode: some file systems in user space number a file anew when they are asked again.
+    """
 
     size: int
     modified_ns: int
-    inode: int
 
     @classmethod
     def of(cls, status: os.stat_result) -> Stamp:
         """By what the system says of a file."""
-        return cls(status.st_size, status.st_mtime_ns, status.st_ino)
+        return cls(status.st_size, status.st_mtime_ns)
 
 
 class OpenFile(NamedTuple):
@@ -78,7 +61,7 @@ class OpenFiles:
     """Several of them, each opened once, and closed together."""
 
     def __init__(self) -> None:
-        self._files: dict[Path, OpenFile] = {}
+        self._files: dict[Path, tuple[OpenFile, Stamp]] = {}
         self._close = ExitStack()
 
     def open(self, path: Path, size: int, stamp: Stamp | None = None) -> OpenFile:
@@ -92,8 +75,7 @@ class OpenFiles:
         Raises:
             InputError: it is gone, is no regular file, has become shorter or is another one.
         """
-        found = self._files.get(path)
-        if found is None:
+        if path not in self._files:
             try:
                 # Opening a pipe waits for whoever writes to it.
                 descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
@@ -103,13 +85,14 @@ class OpenFiles:
                 raise _unreadable(path, error) from error
             if not stat.S_ISREG(status.st_mode):
                 raise InputError(path, "is no regular file any more")
-            if status.st_size < size:
-                raise shorter(path)
-            if stamp is not None and Stamp.of(status) != stamp:
-                remedy = "run the command again when its writer is done"
-                raise InputError(path, "was written again since its header was read", remedy=remedy)
-            found = self._files[path] = OpenFile(path, descriptor)
-        return found
+            self._files[path] = OpenFile(path, descriptor), Stamp.of(status)
+        file, found = self._files[path]
+        if found.size < size:
+            raise shorter(path)
+        if stamp is not None and found != stamp:
+            remedy = "run the command again when its writer is done"
+            raise InputError(path, "was written again since its header was read", remedy=remedy)
+        return file
 
     def __enter__(self) -> Self:
         return self

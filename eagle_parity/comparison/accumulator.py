@@ -96,7 +96,8 @@ class Accumulator:
             StoppedError: ``stop`` was set meanwhile; a sequence may take minutes.
         """
         # More is asked of a sequence's first rows than of others: they are in memory for all of it.
-        for batch in batches(pairs, self._places, max(self._repeats_among, SAMPLED_ROWS)):
+        first_rows = max(self._repeats_among, SAMPLED_ROWS)
+        for batch in batches(pairs, self._places, first_rows, self._arithmetic.first_bytes):
             self._add(batch)
 
     def _places(self, pair: AlignedPair) -> Places:

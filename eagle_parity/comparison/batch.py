@@ -11,9 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import torch
 
 from eagle_parity.comparison.pair_states import held_row_bytes, hold, states_of
-from eagle_parity.numerics.stacked_rows import ROOM_BYTES
-from eagle_parity.open_files import OpenFiles, open_together
-from eagle_parity.threads import processors
+from eagle_parity.open_files import OpenFiles
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Container, Iterable, Iterator
@@ -24,8 +22,9 @@ if TYPE_CHECKING:
     from eagle_parity.numerics.file_rows import BlockState
     from eagle_parity.numerics.stacked_rows import StackedRows
 
-FIRST_BYTES = ROOM_BYTES
-"""The first rows of a batch are in memory, in each thread."""
+_TOGETHER = 4
+"""Sequences whose files a thread has open together, on each side: a process may have a thousand, and sixty threads. The
+same everywhere, because sums depend on it to their last digits."""
 _LEAST_ROWS = 64
 """Fewer of a sequence aren't worth a piece of their own, if there are more."""
 
@@ -80,7 +79,6 @@ class Batch:
         first: how many first rows of each are in memory together.
         all_states: whether that is so of all states, or of those that are judged alone: of the 62 boundaries of a
             reference even few rows are many.
-        open_together: how many sequences' files may be open together.
     """
 
     pairs: list[AlignedPair]
@@ -88,7 +86,6 @@ class Batch:
     places: Places
     first: list[int]
     all_states: bool
-    open_together: int
 
     def read_first(self, arithmetic: Arithmetic, stacked: StackedRows) -> FirstRows:
         """The first rows, in memory.
@@ -102,8 +99,8 @@ class Batch:
         """
         chosen = range(self.places.states) if self.all_states else self.places.judged
         squares: list[torch.Tensor] = []
-        for low in range(0, len(self.first), self.open_together):
-            some = slice(low, low + self.open_together)
+        for low in range(0, len(self.first), _TOGETHER):
+            some = slice(low, low + _TOGETHER)
             with OpenFiles() as files:
                 pieces = [
                     hold([states[place] for place in chosen], 0, rows, arithmetic.in_files, files)
@@ -161,7 +158,7 @@ class Batch:
             low = self.first[sequence] if self.all_states else 0
             most = block_rows(held_row_bytes(states, in_files, pair.length) + self.places.number_bytes)
             while low < pair.length:
-                if rows and (most - rows < min(_LEAST_ROWS, pair.length - low) or len(spans) == self.open_together):
+                if rows and (most - rows < min(_LEAST_ROWS, pair.length - low) or len(spans) == _TOGETHER):
                     yield spans
                     spans, rows = [], 0
                 high = min(low + most - rows, pair.length)
@@ -172,7 +169,7 @@ class Batch:
 
 
 def batches(
-    pairs: Iterable[AlignedPair], places_of: Callable[[AlignedPair], Places], first_rows: int
+    pairs: Iterable[AlignedPair], places_of: Callable[[AlignedPair], Places], first_rows: int, first_bytes: int
 ) -> Iterator[Batch]:
     """Pairs in their order, as many together as have the same states and whose first rows aren't too many.
 
@@ -180,8 +177,8 @@ def batches(
         pairs: all of them; no more are taken than a batch needs, and the one that begins the next.
         places_of: the places of a pair's states; the same object for pairs that have the same ones.
         first_rows: how many of each sequence should be in memory together.
+        first_bytes: how many bytes these may be.
     """
-    together = open_together(processors())
     batch: Batch | None = None
     kind: object = None
     taken = 0
@@ -190,7 +187,7 @@ def batches(
         row_bytes = [state.row_bytes for state in states]
         rows = min(first_rows, pair.length)
         size = rows * sum(row_bytes)
-        if batch is not None and kind == (id(places), row_bytes) and taken + size <= FIRST_BYTES:
+        if batch is not None and kind == (id(places), row_bytes) and taken + size <= first_bytes:
             batch.pairs.append(pair)
             batch.states.append(states)
             batch.first.append(rows)
@@ -198,7 +195,7 @@ def batches(
         else:
             if batch is not None:
                 yield batch
-            batch = Batch([pair], [states], places, [rows], size <= FIRST_BYTES, together)
+            batch = Batch([pair], [states], places, [rows], all_states=size <= first_bytes)
             kind, taken = (id(places), row_bytes), size
     if batch is not None:
         yield batch

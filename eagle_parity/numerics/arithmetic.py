@@ -97,9 +97,11 @@ class Arithmetic(Protocol):
 
     Attributes:
         in_files: names of dtypes in which ``compare`` takes states that are still in their files.
+        first_bytes: of sequences' first rows that should be in memory together.
     """
 
     in_files: frozenset[str]
+    first_bytes: int
 
     def block_rows(self, row_bytes: int) -> int:
         """How many rows a block should have, if a row of all states has so many bytes."""

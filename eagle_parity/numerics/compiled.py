@@ -16,6 +16,7 @@ from eagle_parity.numerics.file_rows import FileRows, rows_between
 from eagle_parity.numerics.located import CODES, groups_of, locate
 from eagle_parity.numerics.loops.shapes import MANTISSA_SHIFT, SUMS
 from eagle_parity.numerics.product_tables import arrange
+from eagle_parity.numerics.stacked_rows import ROOM_BYTES
 from eagle_parity.numerics.whole_arrays import WholeArrays, stack
 
 if TYPE_CHECKING:
@@ -38,6 +39,7 @@ class Compiled:
     """Compiled loops over the stored numbers; what is neither bfloat16 nor float32 is widened first."""
 
     in_files: frozenset[str] = frozenset({"bfloat16", "float32"})
+    first_bytes: int = ROOM_BYTES
 
     def __init__(self) -> None:
         from eagle_parity.numerics import machine_code

@@ -71,8 +71,8 @@ class StackedRows:
         self._runs = []
 
     def add(self, states: list[torch.Tensor]) -> None:
-        """Rows of one sequence that are in memory."""
-        self._runs.append(_Run(None, states=states))
+        """Rows of one sequence that are in memory, which may be a map of a file: they are copied."""
+        self._runs.append(_Run(None, states=[state.clone() for state in states]))
         self._left -= len(states[0])
 
     def room(self, pieces: Sequence[LocatedPiece], size: int) -> Room | None:

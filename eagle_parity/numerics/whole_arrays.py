@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from eagle_parity.numerics.stacked_rows import StackedRows
 
 _WHOLE_ROWS = 256
+_FIRST_BYTES = 4 * 1024 * 1024
+"""As they are stored; as float64 they are four times that, several times over."""
 
 
 class Products(NamedTuple):
@@ -45,6 +47,7 @@ class WholeArrays:
     """
 
     in_files: frozenset[str] = frozenset()
+    first_bytes: int = _FIRST_BYTES
 
     def __init__(self, device: str = "cpu") -> None:
         self.device = device

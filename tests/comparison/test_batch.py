@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import resource
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
@@ -20,7 +19,7 @@ from eagle_parity.comparison.pairing import pair_sequences
 from eagle_parity.errors import InputError
 from eagle_parity.numerics.compiled import Compiled
 from eagle_parity.numerics.whole_arrays import WholeArrays
-from eagle_parity.open_files import MOST_TOGETHER, OpenFiles, Stamp, open_together
+from eagle_parity.open_files import OpenFiles, Stamp
 from eagle_parity.readers import open_hidden_states
 
 if TYPE_CHECKING:
@@ -123,9 +122,9 @@ def test_together_and_one_by_one(
     alone = start(sides, arithmetic)
     for pair in pairs:
         alone.update([pair])
-    monkeypatch.setattr("eagle_parity.comparison.batch.FIRST_BYTES", first_bytes)
+    arithmetic.first_bytes = first_bytes
     monkeypatch.setattr("eagle_parity.numerics.compiled._MOST_ROWS", block_rows)
-    monkeypatch.setattr("eagle_parity.comparison.batch.open_together", lambda _: together)
+    monkeypatch.setattr("eagle_parity.comparison.batch._TOGETHER", together)
     all_at_once = start(sides, arithmetic)
     all_at_once.update(pairs)
     assert_close(numbers(alone), numbers(all_at_once))
@@ -141,21 +140,20 @@ def test_together_and_one_by_one(
     assert numbers(alone)[1][1]["live"]["non_finite_rows"] == 1
 
 
-def test_which_ones_are_together(sides: tuple[HiddenStates, HiddenStates], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_which_ones_are_together(sides: tuple[HiddenStates, HiddenStates]) -> None:
     pairs = aligned(sides)
     places = Places.of(pairs[0], [()] * 3, [()] * 3, (), ())
     other = Places.of(pairs[0], [()] * 3, [()] * 3, (), ())
     row_bytes = 6 * WIDTH * 2
 
-    def lengths(first_rows: int) -> list[list[int]]:
-        found = batches(pairs, lambda pair: other if pair.length == 1 else places, first_rows)
+    def lengths(first_bytes: int) -> list[list[int]]:
+        found = batches(pairs, lambda pair: other if pair.length == 1 else places, 128, first_bytes)
         return [[pair.length for pair in batch.pairs] for batch in found]
 
     # One sequence has other states.
     by_kind = [[700, 3, 300], [1], [40, 129, 128, 900, 2, 50]]
-    assert lengths(128) == by_kind
-    monkeypatch.setattr("eagle_parity.comparison.batch.FIRST_BYTES", 260 * row_bytes)
-    assert lengths(128) == [[700, 3, 300], [1], [40, 129], [128, 900, 2], [50]]
+    assert lengths(2**25) == by_kind
+    assert lengths(260 * row_bytes) == [[700, 3, 300], [1], [40, 129], [128, 900, 2], [50]]
 
 
 def test_pairs_are_opened_as_they_are_needed(
@@ -163,7 +161,7 @@ def test_pairs_are_opened_as_they_are_needed(
 ) -> None:
     """A file that was looked at long before it is read may have changed."""
     pairs = aligned(sides)
-    monkeypatch.setattr("eagle_parity.comparison.batch.FIRST_BYTES", 1)
+    monkeypatch.setattr(WholeArrays, "first_bytes", 1)
     asked: list[int] = []
     most: list[int] = []
 
@@ -214,21 +212,12 @@ def test_a_stamp_tells_files_apart(tmp_path: Path) -> None:
     with OpenFiles() as files:
         files.open(path, 100, stamp)
     (tmp_path / "other").write_bytes(bytes(100))
-    os.utime(tmp_path / "other", ns=(stamp.modified_ns, stamp.modified_ns))
+    os.utime(tmp_path / "other", ns=(stamp.modified_ns + 1, stamp.modified_ns + 1))
     (tmp_path / "other").replace(path)
     with OpenFiles() as files, pytest.raises(InputError, match="was written again since its header was read"):
         files.open(path, 100, stamp)
     with OpenFiles() as files:
         files.open(path, 100)  # nothing is known of what it was
-
-
-@pytest.mark.parametrize(
-    ("allowed", "threads", "together"),
-    [(1024, 2, MOST_TOGETHER), (128, 2, 8), (1024, 64, 2), (16, 64, 1), (-1, 64, MOST_TOGETHER)],
-)
-def test_how_many_files_may_be_open(allowed: int, threads: int, together: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(resource, "getrlimit", lambda _: (allowed, allowed))
-    assert open_together(threads) == together
 
 
 def test_files_are_closed(sides: tuple[HiddenStates, HiddenStates], monkeypatch: pytest.MonkeyPatch) -> None:
@@ -249,9 +238,8 @@ def test_files_are_closed(sides: tuple[HiddenStates, HiddenStates], monkeypatch:
         real_close(descriptor)
 
     pairs = aligned(sides)
-    monkeypatch.setattr("eagle_parity.comparison.batch.open_together", lambda _: 3)
     monkeypatch.setattr(os, "open", counting_open)
     monkeypatch.setattr(os, "close", counting_close)
     start(sides, Compiled()).update(pairs)
     assert opened.total() == 0
-    assert most[0] == 2 * 3
+    assert most[0] == 2 * 4

@@ -49,6 +49,8 @@ def read_table(path: Path) -> TensorTable:
         if raw is not None:
             return raw
         with path.open("rb") as file:
+            # Before anything of it is read: what is written meanwhile is seen when it is opened again.
+            status = os.fstat(file.fileno())
             head = file.read(_HEAD_BYTES)
             if head.startswith(GZIP_MAGIC) and not looks_like_safetensors(head):
                 stamp = Stamp.of(path.stat())
@@ -58,7 +60,6 @@ def read_table(path: Path) -> TensorTable:
                     copy.seek(0)
                     source = GzipFile(path, stamp, os.fstat(copy.fileno()).st_size)
                     return _read(copy, source, copy.read(_HEAD_BYTES))
-            status = os.fstat(file.fileno())
             return _read(file, PlainFile(path, status.st_size, Stamp.of(status)), head)
     except OSError as error:
         raise UnreadableFileError(f"can't be opened ({error.strerror or error})") from error
