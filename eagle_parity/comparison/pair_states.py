@@ -24,6 +24,9 @@ if TYPE_CHECKING:
     from eagle_parity.numerics.file_rows import BlockState
     from eagle_parity.open_files import OpenFiles
 
+_NUMBER_BYTES = 8
+"""Of a float64."""
+
 StateRows: TypeAlias = "AlignedRows | EmbeddingRows"
 
 
@@ -102,7 +105,7 @@ class Places:
     @property
     def number_bytes(self) -> int:
         """Of what is computed of a row: float64, an error a pair, and a state's square and norm."""
-        return 8 * (len(self.pairs.by_products) + len(self.pairs.subtracted) + 2 * self.states)
+        return _NUMBER_BYTES * (len(self.pairs.by_products) + len(self.pairs.subtracted) + 2 * self.states)
 
     @property
     def same_place(self) -> int:

@@ -80,13 +80,11 @@ class Group(NamedTuple):
     """Pieces that follow each other and are gone through by one call.
 
     Attributes:
-        first: which piece of a block it begins with.
         pieces: they.
         layout: of those that aren't in memory.
         in_memory: whether a piece is.
     """
 
-    first: int
     pieces: list[LocatedPiece]
     layout: Layout
     in_memory: bool
@@ -131,7 +129,7 @@ def locate(states: Sequence[BlockState]) -> LocatedPiece:
 def groups_of(pieces: Sequence[LocatedPiece]) -> Iterator[Group]:
     """Pieces in their order, as many together as can be."""
     group: Group | None = None
-    for number, piece in enumerate(pieces):
+    for piece in pieces:
         in_memory = not piece.sources
         if group is not None and group.layout.codes == piece.layout.codes:
             if in_memory or group.layout == piece.layout:
@@ -144,6 +142,6 @@ def groups_of(pieces: Sequence[LocatedPiece]) -> Iterator[Group]:
                 continue
         if group is not None:
             yield group
-        group = Group(number, [piece], piece.layout, in_memory)
+        group = Group([piece], piece.layout, in_memory)
     if group is not None:
         yield group

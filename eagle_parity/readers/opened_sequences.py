@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from eagle_parity.open_files import Stamp
 
 MOST_BYTES = 32 * 1024 * 1024
+"""Of a side: some thousand sequences."""
 _SEQUENCE_BYTES, _SLOT_BYTES = 1024, 320
 """Of Python's objects, beside token ids and masks."""
 
@@ -46,7 +47,7 @@ class OpenedSequences:
         size = _SEQUENCE_BYTES + _SLOT_BYTES * len(sequence.slots)
         size += sum(each.nbytes for each in (sequence.token_ids, sequence.loss_mask) if each is not None)
         before = self._sequences.get(sequence.name)
-        size -= 0 if before is None else before.size
-        if self._bytes + size <= MOST_BYTES:
-            self._bytes += size
-            self._sequences[sequence.name] = _Opened(stamp, sequence, size + (0 if before is None else before.size))
+        others = self._bytes - (0 if before is None else before.size)
+        if others + size <= MOST_BYTES:
+            self._bytes = others + size
+            self._sequences[sequence.name] = _Opened(stamp, sequence, size)

@@ -11,6 +11,7 @@ import pytest
 import torch
 from builders import Written, write_stacked
 
+from eagle_parity.comparison import batch
 from eagle_parity.comparison.accumulator import Accumulator
 from eagle_parity.comparison.alignment import AlignedPair, Aligner
 from eagle_parity.comparison.batch import batches
@@ -242,4 +243,4 @@ def test_files_are_closed(sides: tuple[HiddenStates, HiddenStates], monkeypatch:
     monkeypatch.setattr(os, "close", counting_close)
     start(sides, Compiled()).update(pairs)
     assert opened.total() == 0
-    assert most[0] == 2 * 4
+    assert most[0] == 2 * batch._TOGETHER

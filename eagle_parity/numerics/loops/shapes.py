@@ -48,5 +48,8 @@ TILE_SUMS = ORIGINS + 2
 BFLOAT16, FLOAT32 = 0, 1
 """The dtypes of states."""
 
+PITCH = 4
+"""Of what is told of a source: where the bytes from row to row in memory are. See ``block.compare_block``."""
+
 FIELDS = 3
 """Of an argument, as ``entries`` takes it: an array's address and its shape, or a number."""

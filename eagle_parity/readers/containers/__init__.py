@@ -50,17 +50,16 @@ def read_table(path: Path) -> TensorTable:
             return raw
         with path.open("rb") as file:
             # Before anything of it is read: what is written meanwhile is seen when it is opened again.
-            status = os.fstat(file.fileno())
+            stamp = Stamp.of(os.fstat(file.fileno()))
             head = file.read(_HEAD_BYTES)
             if head.startswith(GZIP_MAGIC) and not looks_like_safetensors(head):
-                stamp = Stamp.of(path.stat())
                 content = inflated(path, stamp)
                 # A duplicate, so that closing it leaves the cached one open.
                 with os.fdopen(os.dup(content.descriptor), "rb") as copy:
                     copy.seek(0)
                     source = GzipFile(path, stamp, os.fstat(copy.fileno()).st_size)
                     return _read(copy, source, copy.read(_HEAD_BYTES))
-            return _read(file, PlainFile(path, status.st_size, Stamp.of(status)), head)
+            return _read(file, PlainFile(path, stamp.size, stamp), head)
     except OSError as error:
         raise UnreadableFileError(f"can't be opened ({error.strerror or error})") from error
 

@@ -118,8 +118,8 @@ def _packed(path: Path, manifest: Path) -> TensorTable:
         raise UnreadableFileError(
             f"{shorten(manifest.name)} is of version {shorten(str(content.get('version')))}; {_PACKED_VERSION} is read"
         )
-    status = path.stat()
-    source = PlainFile(path, status.st_size, Stamp.of(status))
+    stamp = Stamp.of(path.stat())
+    source = PlainFile(path, stamp.size, stamp)
     tensors: dict[str, StoredTensor] = {}
     for name, entry in entries.items():
         told = f"{shorten(name)} in {shorten(manifest.name)}"
