@@ -10,6 +10,7 @@ States that lie side by side in the rows of one tensor are read together, as one
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from operator import itemgetter
 from typing import TYPE_CHECKING, TypeAlias
 
 import torch
@@ -99,23 +100,29 @@ class FileSource:
 
 
 def sources_of(states: Sequence[BlockState]) -> list[FileSource]:
-    """What has to be read of files for some states; none for those in memory."""
-    in_files = [(state, number) for number, state in enumerate(states) if isinstance(state, FileRows)]
-    in_files.sort(key=lambda one: (one[0].file, one[0].place.dtype, one[0].place.step, one[0].place.start))
+    """What has to be read of files for some states, files in their order; none for those in memory."""
+    files: dict[int, int] = {}
+    in_files: list[tuple[tuple[int, str, int], int, int, FileRows]] = []
+    for number, state in enumerate(states):
+        if isinstance(state, FileRows):
+            place = state.place
+            order = files.setdefault(state.file.descriptor, len(files))
+            in_files.append(((order, place.dtype, place.step), place.start, number, state))
+    in_files.sort(key=itemgetter(0, 1))
     sources: list[FileSource] = []
     kind: object = None
-    for state, number in in_files:
-        place, item = state.place, state.dtype.itemsize
-        is_kind, kind = kind == (state.file, place.dtype, place.step), (state.file, place.dtype, place.step)
+    for its_kind, start, number, state in in_files:
+        row_bytes, item, step = state.row_bytes, state.dtype.itemsize, state.place.step
+        is_kind, kind = kind == its_kind, its_kind
         if is_kind:
             last = sources[-1]
-            offset = place.start - last.start
-            is_beside = offset <= last.width + _GAP_BYTES and offset + state.row_bytes <= place.step
+            offset = start - last.start
+            is_beside = offset <= last.width + _GAP_BYTES and offset + row_bytes <= step
             if is_beside and offset % item == 0:
-                last.width = max(last.width, offset + state.row_bytes)
+                last.width = max(last.width, offset + row_bytes)
                 last.offsets[number] = offset
                 continue
-        sources.append(FileSource(state.file, place.start, place.step, state.row_bytes, {number: 0}))
+        sources.append(FileSource(state.file, start, step, row_bytes, {number: 0}))
     return sources
 
 

@@ -29,12 +29,15 @@ import numpy as np
 from eagle_parity import numerics
 from eagle_parity.numerics import kept_code, loops
 from eagle_parity.numerics.loops.shapes import FIELDS
+from eagle_parity.numerics.processor import LEAST_FLOATS, this_processor
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from importlib.resources.abc import Traversable
 
     import numpy.typing as npt
+
+    from eagle_parity.numerics.processor import Processor
 
 _OPTIMISATION = 3
 _SETTINGS_FILE = Path(".numba_config.yaml")
@@ -115,6 +118,7 @@ class Loops:
 
     Attributes:
         compare_block, row_distances, count_errors: see ``loops.entries``.
+        floats: float32 numbers that they take at once.
 
     Raises:
         RuntimeError, ValueError, KeyError: it can't be linked here, or is something else.
@@ -122,7 +126,9 @@ class Loops:
 
     def __init__(self, code: bytes) -> None:
         head, _, image = code.partition(b"\n")
-        self._parameters: dict[str, list[list[str | int]]] = json.loads(head)
+        told = json.loads(head)
+        self.floats = int(told["floats"])
+        self._parameters: dict[str, list[list[str | int]]] = told["parameters"]
         builder = llvm.JITLibraryBuilder().add_object_img(image).add_current_process()
         builder.import_symbol("NRT_MemInfo_call_dtor", ctypes.cast(_NEVER, ctypes.c_void_p).value)
         for name in self._parameters:
@@ -154,9 +160,10 @@ def load() -> Loops:
                 continue
     code = _compile()
     found = Loops(code)
-    for folder in kept_code.folders():
-        if kept_code.keep(folder / name, code):
-            break
+    if found.floats == this_processor().floats:
+        for folder in kept_code.folders():
+            if kept_code.keep(folder / name, code):
+                break
     return found
 
 
@@ -166,7 +173,7 @@ def _key() -> str:
         ("numba", importlib.metadata.version("numba")),
         ("llvmlite", llvmlite.__version__),
         ("system", llvm.get_process_triple()),
-        ("processor", " ".join(_processor())),
+        ("processor", json.dumps(this_processor())),
         *_settings(),
     ]
     return hashlib.sha256(json.dumps(told).encode()).hexdigest()[:_KEY_CHARACTERS]
@@ -183,22 +190,21 @@ def _settings() -> Iterator[tuple[str, str]]:
 
 def _sources() -> Iterator[Traversable]:
     """Files that what is compiled depends on."""
-    yield resources.files(numerics) / "machine_code.py"
+    for name in ("machine_code.py", "processor.py"):
+        yield resources.files(numerics) / name
     for file in sorted(resources.files(loops).iterdir(), key=lambda each: each.name):
         if file.name.endswith(".py"):
             yield file
 
 
-def _processor() -> tuple[str, str]:
-    """Its name and what it can do, as LLVM takes them."""
-    return llvm.get_host_cpu_name(), llvm.get_host_cpu_features().flatten()
-
-
 def _compile() -> bytes:
-    """What the loops take, as a line of JSON, and an object file of them."""
+    """What the loops take, and how, as a line of JSON, and an object file of them."""
     from numba import types
+    from numba.core.registry import cpu_target
     from numba.np.numpy_support import as_dtype
 
+    processor = this_processor()
+    _tell_numba(processor)
     from eagle_parity.numerics.loops.entries import ENTRIES
 
     module = llvm.parse_assembly("")
@@ -216,9 +222,19 @@ def _compile() -> bytes:
             else Parameter(parameter, as_dtype(kind).name, 0)
             for parameter, kind in zip(inspect.signature(loop.py_func).parameters, taken, strict=True)
         ]
-    cpu, features = _processor()
     machine = llvm.Target.from_triple(llvm.get_process_triple()).create_target_machine(
-        cpu=cpu, features=features, opt=_OPTIMISATION, reloc="default", codemodel="jitdefault", jit=True
+        cpu=processor.name, features=processor.features, opt=_OPTIMISATION, reloc="default", codemodel="jitdefault", jit=True
     )
     image: bytes = machine.emit_object(module)
-    return json.dumps(parameters).encode() + b"\n" + image
+    _triple, _name, features = cpu_target.target_context.codegen().magic_tuple()
+    floats = processor.floats if features == processor.features else LEAST_FLOATS
+    return json.dumps({"floats": floats, "parameters": parameters}).encode() + b"\n" + image
+
+
+def _tell_numba(processor: Processor) -> None:
+    """Has numba compile for the processor as it is used here. A process that used numba before has compiled for it as
+    numba does, and goes on with that."""
+    from numba import config
+
+    if processor.floats > LEAST_FLOATS:
+        config.CPU_NAME, config.CPU_FEATURES = processor.name, processor.features

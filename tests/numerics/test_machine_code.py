@@ -33,6 +33,7 @@ print(found.errors_RT[:2].sum().item(), found.added[0])
 print(compiled.squared_differences([ones], [(0, 0)], torch.arange(5), torch.arange(5)).sum().item())
 print("numba" in sys.modules)
 """
+NO_OBJECT = b'{"floats": 8, "parameters": {}}\nno object at all'
 RIGHT = ["600", "7.5", "5", "0.0"]
 """Of five rows of ones against twos: half of the expected norm, and all of it."""
 
@@ -136,7 +137,7 @@ def test_what_is_damaged_is_compiled_anew(kept: Path, compiled: list[bytes], har
     if harm == "gone":
         kept.unlink()
     elif harm == "no object":
-        kept_code.keep(kept, b"{}\nno object at all")
+        kept_code.keep(kept, NO_OBJECT)
     elif harm == "no head":
         kept_code.keep(kept, b"no object at all")
     else:
@@ -150,7 +151,7 @@ def test_what_is_damaged_is_compiled_anew(kept: Path, compiled: list[bytes], har
 
 def test_what_can_not_be_linked_is_not_kept(kept: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     kept.unlink()
-    monkeypatch.setattr(machine_code, "_compile", lambda: b"{}\nno object at all")
+    monkeypatch.setattr(machine_code, "_compile", lambda: NO_OBJECT)
     with pytest.raises(RuntimeError):
         load()
     assert not kept.exists()
@@ -231,7 +232,7 @@ class TestFolders:
 
 
 class TestKey:
-    @pytest.mark.parametrize("part", ["_processor", "_sources"])
+    @pytest.mark.parametrize("part", ["this_processor", "_sources"])
     def test_of_another_processor_or_source(self, monkeypatch: pytest.MonkeyPatch, part: str) -> None:
         here = machine_code._key()
         monkeypatch.setattr(machine_code, part, lambda: ())
@@ -239,7 +240,7 @@ class TestKey:
 
     def test_the_sources_are_the_loops_and_what_compiles_them(self) -> None:
         names = [file.name for file in machine_code._sources()]
-        assert {"machine_code.py", "block.py", "shapes.py", "entries.py"} < set(names)
+        assert {"machine_code.py", "processor.py", "block.py", "shapes.py", "entries.py"} < set(names)
 
     def test_of_another_system(self, monkeypatch: pytest.MonkeyPatch) -> None:
         here = machine_code._key()

@@ -13,6 +13,7 @@ from eagle_parity.numerics.loops.stored import (
     bring_in,
     has_number,
     inner,
+    root,
     view_doubles,
     view_floats,
     view_halves,
@@ -26,7 +27,7 @@ def _relative(squared, expected):
         return np.nan
     if expected == 0 and squared == 0:
         return 0.0
-    return np.sqrt(squared / expected)
+    return root(squared / expected)
 
 
 @inner
@@ -204,7 +205,7 @@ def compare_block(
                         else:
                             huge = huge or has_number(view_floats(at[s], 0, size), size)
                     squares_NT[s, t] = squares_N[s]
-                    norm = np.sqrt(squares_N[s])
+                    norm = root(squares_N[s])
                     finite = np.isfinite(norm)
                     standing = standing or (finite and norm > limits_SN[sequence_T[t], s])
                     errors_PT[pairs + differences + s, t] = norm if finite else np.nan

@@ -13,7 +13,7 @@ import numpy as np
 
 from eagle_parity.numerics.loops.differences import as_floats
 from eagle_parity.numerics.loops.shapes import GROUP, LARGEST, ORIGINS, PADDING, SUMS, TILE, TILE_SUMS
-from eagle_parity.numerics.loops.stored import first_of, in_words, inner, pointer, second_of, view_words, widened
+from eagle_parity.numerics.loops.stored import first_of, in_words, inner, pointer, root, second_of, view_words, widened
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -178,7 +178,7 @@ def end_sums(x_code, y_code, size, totals_7D, sums_6D, largest_D):
         place = _place(d, size, x_code, y_code)
         for s in range(SUMS):
             sums_6D[s, d] += totals_7D[s, place]
-        largest_D[d] = max(largest_D[d], np.sqrt(totals_7D[LARGEST, place]))
+        largest_D[d] = max(largest_D[d], root(totals_7D[LARGEST, place]))
 
 
 @inner

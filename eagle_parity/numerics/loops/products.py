@@ -11,16 +11,21 @@ from __future__ import annotations
 import numpy as np
 
 from eagle_parity.numerics.loops.differences import widen
-from eagle_parity.numerics.loops.shapes import ADDED, BFLOAT16, LEFTS
+from eagle_parity.numerics.loops.shapes import BFLOAT16, LEFTS, PRODUCTS
 from eagle_parity.numerics.loops.stored import both, inner, view_floats, view_halves, view_words
+from eagle_parity.numerics.processor import this_processor
+
+_ADDED = 16 * this_processor().floats
+"""Places whose products are added up in float32: so many that each number of a vector adds up 32 of them, where two are in
+a word."""
 
 
 @inner
 def _square(stored, count):
     whole = 0.0
-    for low in range(0, count, ADDED):
+    for low in range(0, count, _ADDED):
         total = np.float32(0)
-        for k in range(np.uint64(low), np.uint64(min(low + ADDED, count))):
+        for k in range(np.uint64(low), np.uint64(min(low + _ADDED, count))):
             one, two = both(stored[k])
             total += one * one + two * two
         whole += total
@@ -31,10 +36,10 @@ def _square(stored, count):
 def _table_of_four(right, other, first, second, third, fourth, count):
     """Products of two with four."""
     aa, bb, cc, dd, ee, ff, gg, hh = 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0
-    for low in range(0, count, ADDED):
+    for low in range(0, count, _ADDED):
         a, b, c, d = np.float32(0), np.float32(0), np.float32(0), np.float32(0)
         e, f, g, h = np.float32(0), np.float32(0), np.float32(0), np.float32(0)
-        for k in range(np.uint64(low), np.uint64(min(low + ADDED, count))):
+        for k in range(np.uint64(low), np.uint64(min(low + _ADDED, count))):
             p, r = both(right[k])
             q, s = both(other[k])
             x, y = both(first[k])
@@ -58,11 +63,11 @@ def _table_of_four(right, other, first, second, third, fourth, count):
 def _table_of_three(right, other, first, second, third, count):
     """Products of two with three, with themselves and with each other: nine sums, as many as registers hold."""
     aa, bb, cc, dd, ee, ff, gg, hh, ii = 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0
-    for low in range(0, count, ADDED):
+    for low in range(0, count, _ADDED):
         a, b, c, d = np.float32(0), np.float32(0), np.float32(0), np.float32(0)
         e, f, g, h = np.float32(0), np.float32(0), np.float32(0), np.float32(0)
         i = np.float32(0)
-        for k in range(np.uint64(low), np.uint64(min(low + ADDED, count))):
+        for k in range(np.uint64(low), np.uint64(min(low + _ADDED, count))):
             p, r = both(right[k])
             q, s = both(other[k])
             d += p * p + r * r
@@ -83,10 +88,36 @@ def _table_of_three(right, other, first, second, third, count):
 
 
 @inner
-def _words_table(at, right, other, lefts, low, count, of_three):
+def _table_of_three_alone(right, other, first, second, third, count):
+    """Products of two with three: a fifth less work than with those that nobody asked for."""
+    aa, bb, cc, ee, ff, gg = 0.0, 0.0, 0.0, 0.0, 0.0, 0.0
+    for low in range(0, count, _ADDED):
+        a, b, c = np.float32(0), np.float32(0), np.float32(0)
+        e, f, g = np.float32(0), np.float32(0), np.float32(0)
+        for k in range(np.uint64(low), np.uint64(min(low + _ADDED, count))):
+            p, r = both(right[k])
+            q, s = both(other[k])
+            x, y = both(first[k])
+            a += p * x + r * y
+            e += q * x + s * y
+            x, y = both(second[k])
+            b += p * x + r * y
+            f += q * x + s * y
+            x, y = both(third[k])
+            c += p * x + r * y
+            g += q * x + s * y
+        aa, bb, cc = aa + a, bb + b, cc + c
+        ee, ff, gg = ee + e, ff + f, gg + g
+    return aa, bb, cc, 0.0, ee, ff, gg, 0.0, 0.0
+
+
+@inner
+def _words_table(at, right, other, lefts, low, count, of_three, alone):
     p, q = view_words(at[right], low, count), view_words(at[other], low, count)
     x, y = view_words(at[lefts[0]], low, count), view_words(at[lefts[1]], low, count)
     z = view_words(at[lefts[2]], low, count)
+    if alone:
+        return _table_of_three_alone(p, q, x, y, z, count)
     if of_three:
         return _table_of_three(p, q, x, y, z, count)
     return _table_of_four(p, q, x, y, z, view_words(at[lefts[3]], low, count), count)
@@ -99,10 +130,12 @@ def _floats(at, codes, state, low, width, tiles):
 
 
 @inner
-def _floats_table(at, codes, right, other, lefts, low, width, tiles, of_three):
+def _floats_table(at, codes, right, other, lefts, low, width, tiles, of_three, alone):
     p, q = _floats(at, codes, right, low, width, tiles), _floats(at, codes, other, low, width, tiles)
     x, y = _floats(at, codes, lefts[0], low, width, tiles), _floats(at, codes, lefts[1], low, width, tiles)
     z = _floats(at, codes, lefts[2], low, width, tiles)
+    if alone:
+        return _table_of_three_alone(p, q, x, y, z, width)
     if of_three:
         return _table_of_three(p, q, x, y, z, width)
     return _table_of_four(p, q, x, y, z, _floats(at, codes, lefts[3], low, width, tiles), width)
@@ -123,6 +156,7 @@ def add_row_products(
     """
     states = len(at)
     word, words = low // 2, width // 2
+    nowhere = len(products_P) - 1
     for s in range(states):
         if not in_words and codes[s] == BFLOAT16:
             widen(view_halves(at[s], low, width), tiles[s], width)
@@ -134,10 +168,12 @@ def add_row_products(
     for k in range(rights_2K.shape[1]):
         right, other, lefts = rights_2K[0, k], rights_2K[1, k], lefts_4K[:, k]
         of_three = lefts[LEFTS - 1] == states
+        asked = squared_by_N[right] == k or squared_by_N[other] == k or outs_9K[PRODUCTS - 1, k] < nowhere
+        alone = of_three and not asked
         if in_words:
-            found = _words_table(at, right, other, lefts, word, words, of_three)
+            found = _words_table(at, right, other, lefts, word, words, of_three, alone)
         else:
-            found = _floats_table(at, codes, right, other, lefts, low, width, tiles, of_three)
+            found = _floats_table(at, codes, right, other, lefts, low, width, tiles, of_three, alone)
         if squared_by_N[right] == k:
             squares_N[right] += found[LEFTS - 1]
         if squared_by_N[other] == k and other != right:

@@ -7,8 +7,6 @@ TILE = 512
 PRODUCT_TILE = 2048
 """Dimensions of a row that are gone through for each table, where they are taken two in a word: of eight states they
 fill a first-level cache. Otherwise a tile."""
-ADDED = 128
-"""Places, likewise, whose products are added up in float32."""
 PADDING = 16
 """Numbers between two rows of a scratch array: rows that lie a multiple of 4 KiB apart are taken for one another by the
 processor's load and store units, and the loop then runs at half its speed."""

@@ -36,6 +36,16 @@ def pointer(_context: Any, address: Any) -> Any:
     return types.voidptr(types.uint64), generate
 
 
+@intrinsic
+def root(_context: Any, _number: Any) -> Any:
+    """The square root of a float64, NaN of what is negative: an instruction, where numpy's is a call of the system's."""
+
+    def generate(_codegen: Any, builder: Any, _signature: Any, arguments: Any) -> Any:
+        return builder.call(builder.module.declare_intrinsic("llvm.sqrt", [arguments[0].type]), arguments)
+
+    return types.float64(types.float64), generate
+
+
 def widened(number):
     """A stored number as float32."""
     raise NotImplementedError  # compiled code has the overload alone
