@@ -72,8 +72,8 @@ class StateMatch:
     def compute(self) -> StateMeasurement:
         """The measurement; candidates that no row was compared with are left out."""
         measured = []
-        for place, candidate in enumerate(self.candidates):
-            quantiles = self.histograms.quantiles(place)
+        every = self.histograms.all_quantiles()
+        for candidate, quantiles in zip(self.candidates, every, strict=False):
             if quantiles.count:
                 measured.append(
                     Candidate(
@@ -84,7 +84,7 @@ class StateMatch:
                         rows=quantiles.count,
                     )
                 )
-        repeats, contrasts, norms = (self.histograms.quantiles(place) for place in (REPEATS, CONTRASTS, NORMS))
+        repeats, contrasts, norms = (every[place] for place in (REPEATS, CONTRASTS, NORMS))
         return StateMeasurement(
             rows=self.rows,
             non_finite_rows=self.non_finite,
