@@ -160,6 +160,7 @@ def load() -> Loops:
                 continue
     code = _compile()
     found = Loops(code)
+    # Where numba was used before in this process it may have made something slower, which isn't for the next ones.
     if found.floats == this_processor().floats:
         for folder in kept_code.folders():
             if kept_code.keep(folder / name, code):
@@ -223,7 +224,12 @@ def _compile() -> bytes:
             for parameter, kind in zip(inspect.signature(loop.py_func).parameters, taken, strict=True)
         ]
     machine = llvm.Target.from_triple(llvm.get_process_triple()).create_target_machine(
-        cpu=processor.name, features=processor.features, opt=_OPTIMISATION, reloc="default", codemodel="jitdefault", jit=True
+        cpu=processor.name,
+        features=processor.features,
+        opt=_OPTIMISATION,
+        reloc="default",
+        codemodel="jitdefault",
+        jit=True,
     )
     image: bytes = machine.emit_object(module)
     _triple, _name, features = cpu_target.target_context.codegen().magic_tuple()
@@ -232,8 +238,10 @@ def _compile() -> bytes:
 
 
 def _tell_numba(processor: Processor) -> None:
-    """Has numba compile for the processor as it is used here. A process that used numba before has compiled for it as
-    numba does, and goes on with that."""
+    """Has numba compile for the processor as it is used here.
+
+    In a process where numba was used before it has made its choice, and keeps it.
+    """
     from numba import config
 
     if processor.floats > LEAST_FLOATS:

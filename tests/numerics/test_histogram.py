@@ -44,6 +44,17 @@ def test_against_numpy_on_many_values() -> None:
         assert actual == pytest.approx(expected_at(values.tolist(), percent), rel=RELATIVE_RESOLUTION)
 
 
+def test_all_at_once_are_those_of_each() -> None:
+    values = torch.tensor([[0.5, 2.0, math.inf], [math.nan] * 3, [0.0, 0.0, 1e-3]], dtype=torch.float64)
+    found = ErrorHistograms(3).update(values).all_quantiles()
+    for quantiles, row in zip(found, values, strict=True):
+        alone = ErrorHistograms(1).update(row[None]).quantiles(0)
+        assert repr(quantiles) == repr(alone)  # NaN is itself
+    assert [quantiles.count for quantiles in found] == [3, 0, 3]
+    assert found[0].largest == math.inf
+    assert found[2].median == 0
+
+
 @given(blocks=st.lists(st.lists(st.tuples(ERRORS, ERRORS), max_size=20), min_size=1, max_size=5))
 @settings(deadline=None)
 def test_merged_parts_are_exactly_one_pass(blocks: list[list[Any]]) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.metadata
+import json
 import os
 import subprocess
 import sys
@@ -118,10 +119,21 @@ def test_what_is_kept_is_linked_without_numba(kept: Path) -> None:
     assert use(**{FOLDER_ENV: str(kept.parent)}) == [*RIGHT, "False"]
 
 
-def test_compiling() -> None:
-    """From nothing: the code that everything else here links."""
+@pytest.mark.parametrize("others", ["", "import numba\nnumba.njit(lambda x: x)(1)\n"], ids=["alone", "numba in use"])
+def test_compiling(others: str) -> None:
+    """From nothing: the code that everything else here links. In the second process numba has chosen its vectors."""
     nowhere = "from eagle_parity.numerics import kept_code\nkept_code.folders = lambda: iter(())\n"
-    assert use(before=nowhere) == [*RIGHT, "True"]
+    assert use(before=others + nowhere) == [*RIGHT, "True"]
+
+
+def test_code_for_other_vectors_is_used_and_not_kept(kept: Path, code: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What numba makes in a process where somebody else has used it before."""
+    kept.unlink()
+    head, _, image = code.partition(b"\n")
+    other = json.dumps(json.loads(head) | {"floats": 4}).encode() + b"\n" + image
+    monkeypatch.setattr(machine_code, "_compile", lambda: other)
+    assert works(load())
+    assert not kept.exists()
 
 
 def test_nothing_is_compiled_again(kept: Path, compiled: list[bytes]) -> None:

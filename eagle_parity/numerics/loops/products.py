@@ -16,8 +16,7 @@ from eagle_parity.numerics.loops.stored import both, inner, view_floats, view_ha
 from eagle_parity.numerics.processor import this_processor
 
 _ADDED = 16 * this_processor().floats
-"""Places whose products are added up in float32: so many that each number of a vector adds up 32 of them, where two are in
-a word."""
+"""Places whose products are added up in float32: each number of a vector adds up those of 16."""
 
 
 @inner

@@ -38,7 +38,7 @@ def pointer(_context: Any, address: Any) -> Any:
 
 @intrinsic
 def root(_context: Any, _number: Any) -> Any:
-    """The square root of a float64, NaN of what is negative: an instruction, where numpy's is a call of the system's."""
+    """The square root of a float64, NaN of what is negative: an instruction, where numpy's calls the C library."""
 
     def generate(_codegen: Any, builder: Any, _signature: Any, arguments: Any) -> Any:
         return builder.call(builder.module.declare_intrinsic("llvm.sqrt", [arguments[0].type]), arguments)
